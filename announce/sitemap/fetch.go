@@ -28,7 +28,7 @@ var errRedirects = errors.New("it redirects ten times")
 // A RedirectError is the reason why a file that redirects to another host is not read. Its text does not have the
 // URL, because a server chose that, and it may be internal.
 type RedirectError struct {
-	To *url.URL
+	To *url.URL // of more than 2,048 bytes, only the scheme and the host
 }
 
 func (*RedirectError) Error() string {
@@ -69,6 +69,9 @@ func (r *Reader) newHTTPClient(client *http.Client) *http.Client {
 		case len(via) >= 10:
 			return errRedirects
 		case !isSameHost(to.URL, via[0].URL) && !r.isNamed(to.URL):
+			if len(to.URL.String()) > maxFileURL { // there may be many, and a server chose them
+				return &RedirectError{&url.URL{Scheme: to.URL.Scheme, Host: to.URL.Host[:min(len(to.URL.Host), maxFileURL)]}}
+			}
 			return &RedirectError{to.URL}
 		}
 		to.URL.User = credentials(via[0].URL, to.URL)
@@ -187,7 +190,10 @@ type safeBody struct{ io.ReadCloser }
 
 func (b safeBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	switch {
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum): // net/http decompresses what has the header
+		err = errors.New("its Content-Encoding is gzip, but it is not compressed with gzip; the header is wrong")
+	case err != nil && err != io.EOF:
 		err = redact(err)
 	}
 	return n, err

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -80,6 +81,12 @@ func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64
 		}
 		return fmt.Sprintf("; %d bytes were read", content.consumed())
 	}}
+	start, _ := buffered.Peek(8)
+	for _, e := range encodings {
+		if bytes.HasPrefix(start, []byte(e.start)) {
+			return fmt.Errorf("%s%s", e.problem, p.about())
+		}
+	}
 	switch {
 	case isRobots && first != '<':
 		return p.robots(buffered)
@@ -87,6 +94,18 @@ func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64
 		return p.xml(buffered)
 	}
 	return p.text(buffered)
+}
+
+// encodings are beginnings that look like nothing in an editor.
+var encodings = []struct{ start, problem string }{
+	{"\uFEFF", "it begins with two byte order marks (U+FEFF); want at most one"},
+	{"\u200B", "it begins with an invisible character (U+200B, zero width space); remove it"},
+	{"\u00A0", "it begins with an invisible character (U+00A0, no-break space); remove it"},
+	{"\xff\xfe", "it is UTF-16; want UTF-8, which the protocol requires"},
+	{"\xfe\xff", "it is UTF-16; want UTF-8, which the protocol requires"},
+	{"<\x00", "it is UTF-16; want UTF-8, which the protocol requires"},
+	{"\x00<", "it is UTF-16; want UTF-8, which the protocol requires"},
+	{"\x1f\x8b", "it is compressed with gzip twice; want once"},
 }
 
 // A parser reads the entries of one file.
@@ -106,8 +125,24 @@ func (p *parser) add(url, modified string, isSitemap bool) error {
 	return p.found(entry{url, normalize(modified), isSitemap, p.entries - 1})
 }
 
-// entryOf has the elements that list a page or a sitemap, by the root element.
-var entryOf = map[string]string{"urlset": "url", "sitemapindex": "sitemap"}
+// A format is how an XML file lists pages or sitemaps.
+type format struct {
+	depth            int    // of an entry; the root element has 1
+	entry            string // the element of a page or a sitemap
+	url              string // the element in it that has the URL, or, of Atom, names it in its href
+	modified         []string
+	isFeed           bool // it has many elements that are no entries
+	isOfSitemaps     bool
+	isURLInAttribute bool
+}
+
+// formats has the formats of https://www.sitemaps.org/protocol.html (sitemaps, indexes, RSS 2.0, Atom 0.3 and 1.0), by their root elements.
+var formats = map[string]*format{
+	"urlset":       {depth: 2, entry: "url", url: "loc", modified: []string{"lastmod"}},
+	"sitemapindex": {depth: 2, entry: "sitemap", url: "loc", modified: []string{"lastmod"}, isOfSitemaps: true},
+	"rss":          {depth: 3, entry: "item", url: "link", modified: []string{"pubDate"}, isFeed: true},
+	"feed":         {depth: 2, entry: "entry", url: "link", modified: []string{"updated", "modified"}, isFeed: true, isURLInAttribute: true},
+}
 
 var (
 	errToken   = fmt.Errorf("it has a tag, text or comment of more than %d bytes", maxToken)
@@ -144,7 +179,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 		return nil, errCharset
 	}
 	var open []xml.Name // elements
-	var kind string     // of the entries
+	var kind *format
 	var url, modified string
 	hasOthers := false     // elements that are no entries
 	var text *bytes.Buffer // of the field that is open
@@ -160,9 +195,9 @@ func (p *parser) xml(in *bufio.Reader) error {
 		token, err := d.RawToken()
 		switch {
 		case err == nil:
-		case err == io.EOF && len(open) == 0 && kind != "":
-			if hasOthers && p.entries == 0 {
-				return fmt.Errorf("none of its elements is a %s of the protocol, with the prefix of the root element%s", kind, p.about())
+		case err == io.EOF && len(open) == 0 && kind != nil:
+			if hasOthers && p.entries == 0 && !kind.isFeed {
+				return fmt.Errorf("none of its elements is a %s of the protocol, with the prefix of the root element%s", kind.entry, p.about())
 			}
 			return nil
 		case errors.Is(err, errCharset):
@@ -170,7 +205,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 		case tokens.err != nil && tokens.err != io.EOF:
 			return tokens.err
 		default:
-			return p.xmlError(d)
+			return p.xmlError(d, err)
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
@@ -178,35 +213,37 @@ func (p *parser) xml(in *bufio.Reader) error {
 				return fmt.Errorf("its elements are nested more than %d deep", maxDepth)
 			}
 			switch {
-			case len(open) == 1 && kind != "":
+			case len(open) == 1 && kind != nil:
 				line, _ := d.InputPos()
 				return fmt.Errorf("something is behind the end of its root element, at line %d", line)
 			case len(open) == 1:
-				if kind = entryOf[t.Name.Local]; kind == "" {
-					return fmt.Errorf("its root element is not that of a sitemap (urlset or sitemapindex)%s", p.about())
+				if kind = formats[t.Name.Local]; kind == nil {
+					return fmt.Errorf("its root element is not that of a sitemap (urlset, sitemapindex, rss or feed)%s", p.about())
 				}
-			case isIn(2, kind):
+			case isIn(kind.depth, kind.entry):
 				url, modified = "", ""
-			case len(open) == 2:
+			case len(open) == kind.depth:
 				hasOthers = true
-			case isIn(3, "loc"), isIn(3, "lastmod"):
+			case kind.isURLInAttribute && isIn(kind.depth+1, kind.url):
+				url = cmp.Or(url, alternate(t.Attr))
+			case isIn(kind.depth+1, kind.url), slices.ContainsFunc(kind.modified, func(name string) bool { return isIn(kind.depth+1, name) }):
 				text = new(bytes.Buffer)
 			}
 		case xml.CharData:
-			if text != nil && len(open) == 3 {
+			if text != nil && len(open) == kind.depth+1 {
 				text.Write(t[:min(len(t), maxText+1-text.Len())]) // one byte too many shows that it is too long
 			}
 		case xml.EndElement:
 			if len(open) == 0 || open[len(open)-1] != t.Name {
-				return p.xmlError(d)
+				return p.xmlError(d, nil)
 			}
 			switch {
-			case text != nil && isIn(3, "loc"):
+			case text != nil && isIn(kind.depth+1, kind.url):
 				url, text = cmp.Or(url, trimmed(text)), nil
-			case text != nil && isIn(3, "lastmod"):
+			case text != nil && len(open) == kind.depth+1:
 				modified, text = cmp.Or(modified, trimmed(text)), nil
-			case isIn(2, kind):
-				if err := p.add(url, modified, kind == "sitemap"); err != nil {
+			case isIn(kind.depth, kind.entry):
+				if err := p.add(url, modified, kind.isOfSitemaps); err != nil {
 					return err
 				}
 			}
@@ -218,10 +255,43 @@ func (p *parser) xml(in *bufio.Reader) error {
 // trimmed returns a text without white space, which would stay in memory.
 func trimmed(text *bytes.Buffer) string { return string(bytes.TrimSpace(text.Bytes())) }
 
-// xmlError returns an error of the XML. Those of encoding/xml quote the file.
-func (p *parser) xmlError(d *xml.Decoder) error {
+// alternate returns the URL of an Atom link to the page itself, or "".
+func alternate(attrs []xml.Attr) (url string) {
+	for _, a := range attrs {
+		switch {
+		case a.Name.Space == "" && a.Name.Local == "rel" && a.Value != "alternate":
+			return ""
+		case a.Name.Space == "" && a.Name.Local == "href" && len(a.Value) <= maxText:
+			url = strings.Clone(strings.TrimSpace(a.Value))
+		}
+	}
+	return url
+}
+
+// xmlErrors are the likely causes of errors of encoding/xml, whose texts quote the file, by their beginnings.
+var xmlErrors = []struct{ begin, cause string }{
+	{"invalid character entity", "an & that begins no entity of XML: write &amp; for each & of a URL"},
+	{"illegal character code", "a control character, which XML does not allow"},
+	{"invalid UTF-8", "bytes that are not UTF-8"},
+	{"unexpected EOF", "it ends too early"},
+	{"unescaped < inside", "a < in an attribute: write &lt;"},
+}
+
+// xmlError returns an error of the XML. If err is nil, an end tag does not fit.
+func (p *parser) xmlError(d *xml.Decoder, err error) error {
 	line, _ := d.InputPos()
-	return fmt.Errorf("its XML has an error at line %d%s", line, p.about())
+	cause := ""
+	if err == nil {
+		cause = ": an end tag that does not belong to the open element"
+	}
+	if syntax := (*xml.SyntaxError)(nil); errors.As(err, &syntax) {
+		for _, e := range xmlErrors {
+			if strings.HasPrefix(syntax.Msg, e.begin) {
+				cause = ": " + e.cause
+			}
+		}
+	}
+	return fmt.Errorf("its XML has an error at line %d%s%s", line, cause, p.about())
 }
 
 var isURL = regexp.MustCompile(`^(?i:https?://)`)

@@ -124,7 +124,7 @@ func (e *Error) Error() string { return fmt.Sprintf("sitemap: %.300s: %v", e.Fil
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Update reads sitemaps (XML or text), sitemap indexes with their sitemaps, and robots.txt with the sitemaps that it
+// Update reads sitemaps (XML, text, RSS 2.0 or Atom), sitemap indexes with their sitemaps, and robots.txt with the sitemaps that it
 // names, and notes in the state what is new, has changed or is gone. Give it all files of a state at once. Files may be
 // compressed with gzip, must be UTF-8, and have at most 50,000 entries. A file is not read again if
 // its server answers 304 (Not Modified), or if its lastmod in the index has a time and has not

@@ -270,7 +270,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	for file, text := range map[string]string{
 		home + "/missing":   "the answer is 404; want 200",
 		home + "/empty.xml": "it is empty",
-		home + "/page":      "its root element is not that of a sitemap (urlset or sitemapindex); its media type is text/html, and 28 bytes were read",
+		home + "/page":      "its root element is not that of a sitemap (urlset, sitemapindex, rss or feed); its media type is text/html, and 28 bytes were read",
 		home + "/text":      "it is neither XML nor a list of URLs; its media type is text/plain, and 9 bytes were read",
 		home + "/xml":       "its XML has an error at line 1",
 		home + "/ends.xml":  "its XML has an error at line 1",
@@ -292,6 +292,31 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.Update(ctx, new(sitemap.State), home+"/xml"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestAWrongContentEncodingIsNamed(t *testing.T) {
+	t.Parallel()
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		io.WriteString(w, "<urlset><url><loc>https://www.example.com/1</loc></url></urlset>")
+	})
+	r := sitemap.New(sitemap.Config{HTTPClient: servertest.Loopback(t, server)})
+	if err := r.Update(t.Context(), new(sitemap.State), home+"/a.xml"); err == nil || !strings.Contains(err.Error(), "its Content-Encoding is gzip, but it is not compressed with gzip") {
+		t.Error(err)
+	}
+}
+
+// What an error has of a redirect is bounded: an index may have 50,000 files that redirect.
+func TestARedirectToALongURLKeepsLittle(t *testing.T) {
+	t.Parallel()
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://other.example/"+strings.Repeat("a", 60_000), http.StatusFound)
+	})
+	r := sitemap.New(sitemap.Config{HTTPClient: servertest.Loopback(t, server)})
+	err := r.Update(t.Context(), new(sitemap.State), home+"/a.xml")
+	if to := (*sitemap.RedirectError)(nil); !errors.As(err, &to) || to.To.String() != "https://other.example" {
 		t.Error(err)
 	}
 }
@@ -330,6 +355,26 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "empty", text: "", err: "sitemap: dir/x: it is empty"},
 		{name: "a list", text: "https://a.example/1\nhttps://b.example/2", want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "a relative URL", text: "<urlset><url><loc>/1</loc></url></urlset>", err: "url[0] (2 bytes) is not a URL that begins with https:// or http://"},
+		{name: "a % that escapes nothing", text: "https://a.example/1\nhttps://a.example/100%-cotton", want: []string{"https://a.example/1"}, err: "url[1] (29 bytes) has a % without two hexadecimal digits after it; want %25 for a percent sign"},
+		{name: "a backslash", text: "https://a.example/1\nhttps://a.example\\a", want: []string{"https://a.example/1"}, err: `url[1] (19 bytes) has a \, which browsers read as /; want / or %5C`},
+		{name: "a port", text: "https://a.example:8080/1", err: `url[0] (24 bytes) has the port "…"; want none, or the default`},
+		{name: "RSS", text: `<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>T</title><link>https://a.example/</link><atom:link href="https://a.example/feed"/>` +
+			`<item><title>a</title><link>https://a.example/1</link><atom:link href="https://a.example/x"/><pubDate>Wed, 25 Nov 2026 09:00:00 +0200</pubDate></item><item><link>https://b.example/2</link></item></channel></rss>`,
+			want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "RSS without an item", text: `<rss version="2.0"><channel><title>T</title></channel></rss>`},
+		{name: "Atom", text: `<feed xmlns="http://www.w3.org/2005/Atom"><link href="https://a.example/"/><entry><link rel="edit" href="https://a.example/x"/><link href="https://a.example/1"/><link rel="enclosure" href="https://a.example/y"/><updated>2026-11-25T09:00:00Z</updated></entry>` +
+			`<entry><link rel="alternate" href=" https://b.example/2 "/></entry></feed>`, want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "a bare &", text: two + "<url><loc>https://a.example/?a&b</loc></url></urlset>", want: []string{"https://a.example/1", "https://b.example/2"}, err: "at line 1: an & that begins no entity of XML: write &amp;"},
+		{name: "a no-break space of HTML", text: two + "<url><loc>&nbsp;</loc></url></urlset>", want: []string{"https://a.example/1", "https://b.example/2"}, err: "an & that begins no entity of XML"},
+		{name: "a control character", text: "<urlset>\n\x01</urlset>", err: "at line 2: a control character, which XML does not allow"},
+		{name: "an element that is not closed", text: "<urlset><url></urlset>", err: "an end tag that does not belong to the open element"},
+		{name: "a script behind the end", text: two + "</urlset><script>", want: []string{"https://a.example/1", "https://b.example/2"}, err: "something is behind the end of its root element"},
+		{name: "two marks", text: "\uFEFF\uFEFF<urlset/>", err: "it begins with two byte order marks"},
+		{name: "U+200B", text: "\u200B<urlset/>", err: "it begins with an invisible character (U+200B"},
+		{name: "U+00A0", text: "\u00A0<urlset/>", err: "it begins with an invisible character (U+00A0"},
+		{name: "UTF-16", text: "\xff\xfe<\x00u\x00", err: "it is UTF-16; want UTF-8"},
+		{name: "UTF-16 without a mark", text: "\x00<\x00u", err: "it is UTF-16; want UTF-8"},
+		{name: "gzip in gzip", text: zipped(zipped("<urlset/>")), err: "it is compressed with gzip twice"},
 		{name: "an index", text: index("/xml"), err: "sitemap[0] (27 bytes) is a sitemap, and is on another host, which is not allowed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

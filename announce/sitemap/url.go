@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/net/idna"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
@@ -26,7 +28,7 @@ func (r *reading) canonical(page string) (string, error) {
 	}
 	parsed, problem := pageurl.Parse("url", page, escaping)
 	if problem != nil {
-		return "", errors.New("is not a URL that can be announced, such as one with a port or with a % that escapes nothing")
+		return "", withoutValue(problem)
 	}
 	if parsed.Path == "" && !r.cfg.ForCaches {
 		parsed.Path = "/"
@@ -57,6 +59,11 @@ var ErrOtherHost = errors.New("is on another host, which is not allowed")
 // the entry, because a server of an internal network may have answered it.
 func (r *reading) resolve(value string, onAnyHost bool) (*url.URL, error) {
 	at, err := url.Parse(value)
+	if err != nil {
+		if _, problem := pageurl.Split("url", value, pageurl.AsRFC3986); problem != nil {
+			return nil, withoutValue(problem)
+		}
+	}
 	switch {
 	case err != nil || at.Scheme != "https" && at.Scheme != "http":
 		return nil, errors.New("is not a URL that begins with https:// or http://")
@@ -68,6 +75,17 @@ func (r *reading) resolve(value string, onAnyHost bool) (*url.URL, error) {
 		return nil, fmt.Errorf("is a sitemap, and %w", ErrOtherHost)
 	}
 	return nil, fmt.Errorf("%w; want a URL of %s, the host of the file", ErrOtherHost, r.at.Host)
+}
+
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+// withoutValue returns an error about a URL that does not quote it.
+func withoutValue(problem *badvalue.Error) error {
+	reason := quoted.ReplaceAllString(problem.Reason, `"…"`)
+	if !strings.HasPrefix(problem.Want, "a URL ") {
+		return fmt.Errorf("%s; want %s", reason, problem.Want)
+	}
+	return errors.New(reason)
 }
 
 // isNamed reports whether the host of a URL is one of Config.Hosts, on its default port.

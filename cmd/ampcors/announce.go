@@ -20,6 +20,7 @@ import (
 type indexNowFlags struct {
 	locations      []string
 	keys, endpoint string
+	accepted       func(indexnow.Batch) // see indexnow.Config
 }
 
 func addIndexNow(cmd *cobra.Command) *indexNowFlags {
@@ -32,7 +33,7 @@ func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 // client returns an IndexNow client. It reads the key from a file or the environment, because a
 // flag would show it in the shell's history and the list of processes.
 func (f *indexNowFlags) client(client *http.Client) (*indexnow.Client, error) {
-	cfg := indexnow.Config{KeyLocations: f.locations, Endpoint: f.endpoint, Logger: silent, HTTPClient: client}
+	cfg := indexnow.Config{KeyLocations: f.locations, Endpoint: f.endpoint, Accepted: f.accepted, Logger: silent, HTTPClient: client}
 	if f.keys != "" {
 		data, err := os.ReadFile(f.keys)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -24,13 +25,16 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// A web is an http.RoundTripper that passes every request to a handler, and records it.
+// A web is an http.RoundTripper that passes every request to a handler, one at a time, and records it.
 type web struct {
+	mu      sync.Mutex
 	handler http.Handler
 	seen    []string
 }
 
 func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	line := r.Method + " " + r.URL.Host + r.URL.Path
 	if r.URL.Opaque != "" {
 		line = r.Method + " " + r.URL.Host + r.URL.Opaque
@@ -259,7 +263,7 @@ func TestAPageThatTheEngineRejectsIsReportedOnce(t *testing.T) {
 	reported := func() {
 		t.Helper()
 		code, stdout, stderr := submit("-o", "json")
-		if code != exitFindings || len(accepted) != 99 || !strings.Contains(stdout, `"output": "www.example.com: 99 URLs accepted"`) || !strings.Contains(stdout, reason) {
+		if code != exitFindings || len(accepted) != 99 || !strings.Contains(stdout, `"accepted": 99`) || !strings.Contains(stdout, reason) {
 			t.Errorf("exit code %d, %d accepted\n%s\n%s", code, len(accepted), stdout, stderr)
 		}
 		if data, _ := os.ReadFile(state); !strings.Contains(string(data), `"rejected":{"https://www.example.com/42":{"lastmod":"`+lastmod) {
@@ -501,10 +505,10 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "https://a.example/", "https://b.example/", "https://c.example/")
-	if code != exitFindings || stdout != "a.example: 1 URL accepted\nb.example: 1 URL accepted\n" || !strings.Contains(stderr, "c.example: the host has no valid key") {
+	if code != exitFindings || !slices.Contains([]string{"a.example: 1 URL accepted\nb.example: 1 URL accepted\n", "b.example: 1 URL accepted\na.example: 1 URL accepted\n"}, stdout) || !strings.Contains(stderr, "c.example: the host has no valid key") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	if !slices.Equal(keys, []string{"a.example aaaaaaaaaa", "b.example bbbbbbbbbb"}) || w.seen[0] != "POST first.example/" {
+	if slices.Sort(keys); !slices.Equal(keys, []string{"a.example aaaaaaaaaa", "b.example bbbbbbbbbb"}) || w.seen[0] != "POST first.example/" {
 		t.Errorf("%q, %q", keys, w.seen)
 	}
 	code, stdout, stderr = run(t, "", "submit", "--keys", file, "--dry-run", "-o", "json", "https://d.example/shop/1")
@@ -587,9 +591,22 @@ func TestSubmit(t *testing.T) {
 	})
 	t.Run("JSON", func(t *testing.T) {
 		code, stdout, _ := run(t, "", "submit", "-o", "json", "https://www.example.com/3")
-		var results []result
-		if err := json.Unmarshal([]byte(stdout), &results); err != nil || code != exitClean || len(results) != 1 || results[0].Input != "www.example.com" {
+		if want := "[\n  {\n    \"host\": \"www.example.com\",\n    \"accepted\": 1\n  }\n]\n"; code != exitClean || stdout != want {
+			t.Errorf("exit code %d\n%s", code, stdout)
+		}
+		pages := []string{"submit", "-o", "json", "https://www.example.com/4", "https://www.example.net/"}
+		for i := range 30 {
+			pages = append(pages, fmt.Sprintf("ftp://www.example.com/%d", i))
+		}
+		code, stdout, _ = run(t, "", pages...)
+		var results []submittedResult
+		if err := json.Unmarshal([]byte(stdout), &results); err != nil || code != exitFindings || len(results) != 3 || results[0].Accepted != 1 ||
+			results[1].Host != "www.example.net" || results[1].NotAccepted != 1 || results[1].Status == 0 || len(results[2].Rejected) != 30 || results[2].Code != "malformed" {
 			t.Errorf("exit code %d, %v\n%s", code, err, stdout)
+		}
+		code, stdout, stderr := run(t, "", slices.DeleteFunc(pages, func(arg string) bool { return arg == "-o" || arg == "json" })...)
+		if code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "and the same of 29 other URLs, which -o json lists") {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
 }

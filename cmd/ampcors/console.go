@@ -55,20 +55,23 @@ func (c console) wrapped(text string, indent int) (lines []string) {
 // progressEvery is the least time between two lines of progress. Tests change it.
 var progressEvery = time.Second
 
-// progress returns a function that shows how far a probe is, and one that removes what it has shown. A terminal that can go back has one
-// line, which is rewritten; another has a line each progressEvery.
-func (c console) progress() (show func(done, total int, endpoint string), clear func()) {
+// progress returns a function that shows how far a command is, and one that removes what it has shown. A terminal that can go back has one
+// line, which is rewritten; another has a line each progressEvery. What is no terminal has none.
+func (c console) progress() (show func(line string), clear func()) {
+	if c.file == nil {
+		return func(string) {}, func() {}
+	}
 	every := progressEvery
 	if c.canGoBack {
 		every /= 10
 	}
 	var last time.Time
-	show = func(done, total int, endpoint string) {
+	show = func(text string) {
 		if time.Since(last) < every {
 			return
 		}
 		last = time.Now()
-		line := []rune(printable(fmt.Sprintf("%d of %d trials: %s", done, total, endpoint)))
+		line := []rune(printable(text))
 		if !c.canGoBack {
 			fmt.Fprintf(c.file, "%s\n", string(line))
 			return

@@ -124,8 +124,12 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 				fmt.Fprintln(cmd.ErrOrStderr(), "ampcors:", hint.text)
 			}
 		}
-		if s.failed = failureOf(err); isFirst && !isRead(err) {
-			return nil, exitError{s.failed, errors.New("nothing is recorded, because not every sitemap could be read")}
+		s.failed = failureOf(err)
+		switch {
+		case isFirst && !s.state.HasRead:
+			return nil, exitError{s.failed, errors.New("nothing is recorded, because no sitemap could be read")}
+		case isFirst && mayBeRead(err): // its pages would seem new to the next run
+			return nil, exitError{s.failed, errors.New("nothing is recorded, because a later run may read a sitemap that could not be read now")}
 		}
 	}
 	urls := s.state.PendingURLs()
@@ -215,18 +219,9 @@ func failureOf(err error) int {
 	return codeOf(problems)
 }
 
-// isRead reports whether all files of an Update were read, although some entries were skipped.
-func isRead(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return false
-	}
-	for _, err := range joined.Unwrap() {
-		if problem := (*sitemap.Error)(nil); !errors.Is(err, sitemap.ErrNoneGone) && (!errors.As(err, &problem) || problem.Skipped == 0) {
-			return false
-		}
-	}
-	return true
+// mayBeRead reports whether a later run may read a file that an Update could not read.
+func mayBeRead(err error) bool {
+	return slices.ContainsFunc(problemsOf(err), func(problem *sitemap.Error) bool { return problem.Skipped == 0 && mayPass(problem) })
 }
 
 func isURL(name string) bool {

@@ -156,7 +156,11 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 	clear := func() {}
 	if c := consoleOf(cmd.ErrOrStderr()); c.file != nil {
 		cfg.Started = func(e probe.Estimate) { fmt.Fprintln(cmd.ErrOrStderr(), effort(e)) }
-		cfg.Progress, clear = c.progress()
+		var show func(line string)
+		show, clear = c.progress()
+		cfg.Progress = func(done, total int, endpoint string) {
+			show(fmt.Sprintf("%d of %d trials: %s", done, total, endpoint))
+		}
 	}
 	report, err := test(cmd.Context(), cfg)
 	clear()

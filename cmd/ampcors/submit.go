@@ -33,6 +33,8 @@ func newSubmit() *cobra.Command {
 			return errors.New("--endpoint is given twice; want one, because the search engines of IndexNow share what one of them is told")
 		}
 		flags.endpoint = strings.Join(*endpoints, "")
+		shown := newSubmission(cmd, *output, source)
+		flags.accepted = shown.accept
 		c, err := flags.client(httpClient)
 		if err != nil {
 			return err
@@ -49,28 +51,25 @@ func newSubmit() *cobra.Command {
 		}
 		if *dryRun {
 			requests, err := c.Requests(cmd.Context(), urls...)
-			shown := make([]shownRequest, len(requests))
+			printed := make([]shownRequest, len(requests))
 			for i, r := range requests {
-				if shown[i] = (shownRequest{Method: http.MethodPost, URL: r.URL, Body: r.Masked()}); *showKey {
-					shown[i].Body, shown[i].Curl = r.Body, curlLines(r)
+				if printed[i] = (shownRequest{Method: http.MethodPost, URL: r.URL, Body: r.Masked()}); *showKey {
+					printed[i].Body, printed[i].Curl = r.Body, curlLines(r)
 				}
 			}
-			return source.finish(writeRequests(cmd, *output, shown, err))
+			return source.finish(writeRequests(cmd, *output, printed, err))
 		}
+		shown.expect(c, urls)
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, r := range report.Rejected { // until their lastmod changes
 			source.state.Reject(urls[r.Index], string(r.Err.Code), inOurWords(r.Err).Error())
 		}
 		for _, b := range report.Batches {
-			problem := (*indexnow.Error)(nil)
-			switch {
-			case b.Err == nil:
-				source.state.Done(b.URLs...)
-			case errors.As(b.Err, &problem) && problem.URL != "":
+			if problem := (*indexnow.Error)(nil); errors.As(b.Err, &problem) && problem.URL != "" {
 				source.state.Reject(b.URLs[0], rejectedByEngine, problem.Error())
 			}
 		}
-		return source.finish(writeSubmission(cmd, *output, report, err))
+		return source.finish(cmp.Or(shown.write(report, urls, err), shown.problem))
 	}
 	return cmd
 }
@@ -123,53 +122,4 @@ func writeRequests(cmd *cobra.Command, output format, shown []shownRequest, prob
 		return exitError{exitFindings, problem}
 	}
 	return nil
-}
-
-// writeSubmission writes the result of a submission: how many URLs of each host are accepted, and the errors.
-func writeSubmission(cmd *cobra.Command, output format, report indexnow.Report, err error) error {
-	results, failed := []result{}, []error{}
-	type outcome struct {
-		host    string
-		pending bool
-	}
-	accepted := make(map[outcome]int) // URLs; a host may have many batches
-	for _, b := range report.Batches {
-		if b.Err == nil {
-			accepted[outcome{b.Host, b.Pending}] += len(b.URLs)
-		}
-	}
-	for _, b := range report.Batches {
-		problem := (*indexnow.Error)(nil)
-		if errors.As(b.Err, &problem) {
-			results = append(results, result{Input: cmp.Or(problem.URL, b.Host), Error: problem.Error(), RetryAfter: retryAfter(problem)})
-			failed = append(failed, problem)
-			continue
-		}
-		kind := outcome{b.Host, b.Pending}
-		if n := accepted[kind]; n > 0 {
-			text := b.Host + ": " + count(n, "URL accepted", "URLs accepted")
-			if b.Pending {
-				text += "; the engine still checks the key"
-			}
-			results = append(results, result{Input: b.Host, Output: text})
-			delete(accepted, kind)
-		}
-	}
-	for _, rejected := range report.Rejected {
-		results = append(results, result{Input: rejected.Err.Value, Error: rejected.Err.Error()})
-		failed = append(failed, rejected.Err)
-	}
-	if output == formatJSON {
-		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
-			return err
-		}
-	} else {
-		for _, r := range results {
-			printResult(cmd, r)
-		}
-	}
-	if err != nil && len(failed) == 0 {
-		failed = append(failed, err)
-	}
-	return failure(failed)
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -152,6 +154,45 @@ func TestVerifyAndFlush(t *testing.T) {
 			t.Errorf("exit code %d\n%s", code, stderr)
 		}
 	})
+}
+
+// In JSON, each page has a member for each cache.
+func TestFlushInJSON(t *testing.T) {
+	file := privateKey(t)
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == "" && strings.Contains(r.URL.Host, "bing") || strings.Contains(r.Host, "bing") {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		io.WriteString(w, "OK")
+	})
+	code, stdout, stderr := run(t, "", "flush", "--key", file, "-o", "json", "https://www.example.com/a", "x")
+	var got []flushedPage
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitFindings || len(got) != 1+len(cacheurl.DefaultCaches()) {
+		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	}
+	if google, bing, wrong := got[0], got[1], got[len(got)-1]; google != (flushedPage{URL: "https://www.example.com/a", Cache: "google", Flushed: true}) ||
+		bing.Flushed || bing.Status != 429 || bing.RetryAfter != 60 || bing.Cache != "bing" || wrong.Code != "malformed" || wrong.Error == "" || wrong.Flushed {
+		t.Errorf("%+v", got)
+	}
+	code, stdout, _ = run(t, "", "flush", "--key", file, "-o", "json", "--all-forms", "--cache", "google", "https://www.example.com/a")
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitClean || len(got) != 2 || got[0].Prefix != "www-example-com" || len(got[1].Prefix) != 52 {
+		t.Errorf("exit code %d, %v\n%s", code, err, stdout)
+	}
+}
+
+// flush and lookup can be rehearsed against a server of this machine.
+func TestFlushIsRehearsed(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake fails
+	server.StartTLS()
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	code, stdout, stderr := run(t, "", "flush", "--key", privateKey(t), "--cache", "google", "--resolve", "www-example-com.cdn.ampproject.org:443:127.0.0.1:"+port, "https://www.example.com/a")
+	if code == exitClean || !strings.Contains(stderr, "certificate") { // of this machine, which nobody trusts
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
 }
 
 func TestFlushOfOtherTypesAndSigned(t *testing.T) {

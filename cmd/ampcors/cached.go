@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +22,10 @@ import (
 
 func newCached() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cached [URL of an AMP document ...]",
+		Use:   "cached [URL of an AMP document, also on a cache ...]",
 		Short: "Ask AMP Caches whether they serve a page, and how old their copy is",
-		Long: "Ask AMP Caches whether they serve a page, and how old their copy is. By AMP's document about cache URLs, a cache redirects to the canonical page if a page is not valid AMP, and answers 404 if it does not find it or if the publisher's server answers 5xx. A cache may fetch a page because it is asked for it.\n\n" +
-			"Exit codes: 0 each cache serves each page, 1 one does not, 2 wrong usage, 3 one does not answer.",
+		Long: "Ask AMP Caches whether they serve a page, and how old their copy is. By AMP's document about cache URLs, a cache redirects to the canonical page if a page is not valid AMP, and answers 404 if it does not find it or if the publisher's server answers 5xx. A cache may fetch a page because it is asked for it. If a cache redirects, the publisher's page is fetched as well, for the canonical URL that it names.\n\n" +
+			"Exit codes: 0 each cache serves each page, 1 one does not, 2 wrong usage, 3 one does not answer now.",
 		Example: "  ampcors cached https://www.example.com/amp/article",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
@@ -47,6 +49,13 @@ func newCached() *cobra.Command {
 		limiter := rate.NewLimiter(rate.Limit(*perSecond), 1)
 		code := exitClean
 		err = answer(cmd, args, *output, func(page string) (any, error) {
+			if original, err := publisherURL(cmd, page, known); err != nil {
+				return nil, err
+			} else if original != "" {
+				page = original
+			}
+			canonical := sync.OnceValue(func() string { return canonicalOfPage(cmd.Context(), client, page) })
+			isDocument := *contentType == "c" || *contentType == "v"
 			prefixes := []string{""}
 			if *forms {
 				if prefixes, err = prefixesOf(page); err != nil {
@@ -64,8 +73,11 @@ func newCached() *cobra.Command {
 					if err := limiter.Wait(cmd.Context()); err != nil {
 						return nil, errInterrupted
 					}
-					found := askCache(cmd.Context(), client, cache, at)
-					isAnswered = isAnswered && found.Result != noAnswer
+					found := askCache(cmd.Context(), client, cache, at, isDocument)
+					if found.Result == redirected {
+						found.Result = redirectTo(found.Location, canonical(), known)
+					}
+					isAnswered = isAnswered && found.Result != noAnswer && found.Result != busy
 					if copies = append(copies, found); best == noAnswer || found.Result == served {
 						best = found.Result
 					}
@@ -93,6 +105,11 @@ func newCached() *cobra.Command {
 const (
 	served     = "served"
 	redirected = "redirected to the canonical page: the cache has no valid AMP document"
+	elsewhere  = "redirected to another URL than the canonical one of the publisher's page"
+	otherCache = "redirected to another AMP Cache"
+	uncompared = "redirected; the publisher's page names no canonical URL that could be compared"
+	notAMP     = "served, but it is no AMP document"
+	busy       = "not served now: try again later"
 	notFound   = "not found: the cache does not find it, or the publisher's server answers 404 or 5xx"
 	notServed  = "not served"
 	noAnswer   = "no answer"
@@ -108,6 +125,7 @@ type cachedCopy struct {
 	LastModified string `json:"lastModified,omitempty"`
 	Canonical    string `json:"canonical,omitempty"` // the URL that the copy names
 	Location     string `json:"location,omitempty"`
+	RetryAfter   int    `json:"retryAfter,omitempty"` // seconds, if the cache said so
 	Error        string `json:"error,omitempty"`
 }
 
@@ -121,7 +139,7 @@ func (copies copies) String() string {
 		if c.Status != 0 {
 			status = strconv.Itoa(c.Status)
 		}
-		for _, detail := range [][2]string{{"status", status}, {"age", c.Age}, {"Last-Modified", c.LastModified}, {"canonical URL", c.Canonical}, {"to", c.Location}, {"because", c.Error}} {
+		for _, detail := range [][2]string{{"status", status}, {"age", c.Age}, {"Last-Modified", c.LastModified}, {"canonical URL", c.Canonical}, {"to", c.Location}, {"retry after", seconds(c.RetryAfter)}, {"because", c.Error}} {
 			if detail[1] != "" {
 				line += fmt.Sprintf("; %s %.300s", detail[0], detail[1])
 			}
@@ -131,11 +149,51 @@ func (copies copies) String() string {
 	return strings.Join(lines, "\n")
 }
 
+// seconds returns a number of seconds as text, or "" for 0.
+func seconds(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return (time.Duration(n) * time.Second).String()
+}
+
 // maxCopy is how many bytes of a copy are read for its canonical URL, which is in its head.
 const maxCopy = 1 << 20
 
+// redirectTo returns the result of a redirect off the cache.
+func redirectTo(location, canonical string, known []cacheurl.Cache) string {
+	switch {
+	case cacheurl.IsOnCache(location, known...):
+		return otherCache
+	case canonical == "":
+		return uncompared
+	case location != canonical:
+		return elsewhere + ", " + canonical
+	}
+	return redirected
+}
+
+// canonicalOfPage fetches a publisher's page, and returns the canonical URL that it names, or "".
+func canonicalOfPage(ctx context.Context, client *http.Client, page string) string {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return ""
+	}
+	r.Header.Set("User-Agent", "ampcors-cached")
+	resp, err := client.Do(r)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	named, err := url.Parse(documentOf(io.LimitReader(resp.Body, maxCopy)).canonical)
+	if err != nil || named.String() == "" || resp.StatusCode != http.StatusOK {
+		return ""
+	}
+	return r.URL.ResolveReference(named).String()
+}
+
 // askCache asks a cache for a URL on it. The client follows no redirect.
-func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at string) cachedCopy {
+func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at string, isDocument bool) cachedCopy {
 	c := cachedCopy{Cache: cache.ID, URL: at, Result: noAnswer}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -154,7 +212,12 @@ func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at
 	switch {
 	case c.Status == http.StatusOK:
 		c.Result, c.Age = served, ageOf(resp.Header, time.Now())
-		c.Canonical = canonicalOf(io.LimitReader(resp.Body, maxCopy))
+		document := documentOf(io.LimitReader(resp.Body, maxCopy))
+		if c.Canonical = document.canonical; isDocument && !document.isAMP {
+			c.Result = notAMP
+		}
+	case c.Status == http.StatusTooManyRequests || c.Status >= 500:
+		c.Result, c.RetryAfter = busy, secondsUntil(resp.Header, time.Now())
 	case c.Status == http.StatusNotFound:
 		c.Result = notFound
 	case c.Status >= 300 && c.Status < 400 && err == nil && !cacheurl.IsOnCache(location.String(), cache):
@@ -179,17 +242,36 @@ func ageOf(h http.Header, now time.Time) string {
 	return age.String()
 }
 
-// canonicalOf returns the URL in the first <link rel=canonical> of a document, or "".
-func canonicalOf(document io.Reader) string {
-	for z := html.NewTokenizer(document); ; {
+// secondsUntil returns how long the Retry-After of an answer asks to wait, of at most a day (RFC 9110 section 10.2.3), or 0.
+func secondsUntil(h http.Header, now time.Time) int {
+	value, most := h.Get("Retry-After"), int(24*time.Hour/time.Second)
+	if seconds, err := strconv.Atoi(value); err == nil {
+		return min(max(seconds, 0), most)
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return min(max(int(date.Sub(now)/time.Second), 0), most)
+	}
+	return 0
+}
+
+// A document is what the beginning of an HTML document says.
+type document struct {
+	isAMP     bool   // <html amp> or <html ⚡>
+	canonical string // the URL in the first <link rel=canonical>, or ""
+}
+
+func documentOf(r io.Reader) (d document) {
+	for z := html.NewTokenizer(r); ; {
 		switch z.Next() {
 		case html.ErrorToken:
-			return ""
+			return d
 		case html.StartTagToken, html.SelfClosingTagToken:
 			tag := z.Token()
 			var rel, href string
 			for _, a := range tag.Attr {
 				switch a.Key {
+				case "amp", "⚡", "⚡\uFE0F":
+					d.isAMP = d.isAMP || tag.Data == "html"
 				case "rel":
 					rel = a.Val
 				case "href":
@@ -197,7 +279,8 @@ func canonicalOf(document io.Reader) string {
 				}
 			}
 			if tag.Data == "link" && strings.EqualFold(rel, "canonical") {
-				return href
+				d.canonical = href
+				return d
 			}
 		}
 	}

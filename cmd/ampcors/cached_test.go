@@ -23,15 +23,33 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		case strings.HasSuffix(page, "/article"):
 			resp.Header = http.Header{"Age": {"35"}, "Date": {time.Now().UTC().Format(http.TimeFormat)}, "Last-Modified": {"Wed, 25 Nov 2026 10:00:00 GMT"}}
 			resp.Body = io.NopCloser(strings.NewReader(`<!doctype html><html amp><head><link rel="Canonical" href="https://www.example.com/story">`))
-		case strings.HasSuffix(page, "/invalid"):
+		case strings.HasSuffix(page, "/invalid") && r.URL.Host != "www.example.com":
 			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www.example.com/story"}}
 		case strings.HasSuffix(page, "/loop"):
 			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"/c/s/www.example.com/loop2"}}
 		case strings.HasSuffix(page, "/none"):
 			resp.StatusCode = http.StatusNotFound
 		case strings.HasSuffix(page, "/busy"):
-			resp.StatusCode = http.StatusTooManyRequests
+			resp.StatusCode, resp.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {"90"}}
+		case strings.HasSuffix(page, "/overloaded"):
+			resp.StatusCode = http.StatusServiceUnavailable
+		case strings.HasSuffix(page, "/elsewhere") && r.URL.Host == "www.example.com", strings.HasSuffix(page, "/invalid") && r.URL.Host == "www.example.com":
+			resp.Body = io.NopCloser(strings.NewReader(`<html amp><link rel=canonical href="/story">`))
+		case strings.HasSuffix(page, "/elsewhere"):
+			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www.example.com/login"}}
+		case strings.HasSuffix(page, "/unnamed") && r.URL.Host == "www.example.com":
+			resp.StatusCode = http.StatusInternalServerError
+		case strings.HasSuffix(page, "/unnamed"):
+			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www.example.com/login"}}
+		case strings.HasSuffix(page, "/moved"):
+			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www-example-com.www.bing-amp.com/c/s/www.example.com/moved"}}
+			if strings.HasSuffix(r.URL.Host, "bing-amp.com") {
+				resp.Header.Set("Location", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/moved")
+			}
+		case strings.HasSuffix(page, "/plain"):
+			resp.Body = io.NopCloser(strings.NewReader("<html><p>Sorry"))
 		case strings.HasSuffix(page, "/hash") && !strings.Contains(strings.SplitN(r.URL.Host, ".", 2)[0], "-"):
+			resp.Body = io.NopCloser(strings.NewReader("<html ⚡>"))
 		case strings.HasSuffix(page, "/hash"):
 			resp.StatusCode = http.StatusNotFound
 		default:
@@ -49,14 +67,21 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		{[]string{"https://www.example.com/invalid"}, exitFindings, google + "invalid\n    redirected to the canonical page: the cache has no valid AMP document; status 302; to https://www.example.com/story\n"},
 		{[]string{"https://www.example.com/loop"}, exitFindings, google + "loop\n    not served; status 302; to /c/s/www.example.com/loop2\n"},
 		{[]string{"https://www.example.com/none"}, exitFindings, google + "none\n    not found: the cache does not find it, or the publisher's server answers 404 or 5xx; status 404\n"},
-		{[]string{"https://www.example.com/busy"}, exitFindings, google + "busy\n    not served; status 429\n"},
+		{[]string{"https://www.example.com/busy"}, exitLater, google + "busy\n    not served now: try again later; status 429; retry after 1m30s\n"},
+		{[]string{"https://www.example.com/overloaded"}, exitLater, google + "overloaded\n    not served now: try again later; status 503\n"},
+		{[]string{"https://www.example.com/elsewhere"}, exitFindings, google + "elsewhere\n    redirected to another URL than the canonical one of the publisher's page, https://www.example.com/story; status 302; to https://www.example.com/login\n"},
+		{[]string{"https://www.example.com/unnamed"}, exitFindings, google + "unnamed\n    redirected; the publisher's page names no canonical URL that could be compared; status 302; to https://www.example.com/login\n"},
+		{[]string{"https://www.example.com/moved"}, exitFindings, google + "moved\n    redirected to another AMP Cache; status 302; to https://www-example-com.www.bing-amp.com/c/s/www.example.com/moved\n"},
+		{[]string{"https://www.example.com/plain"}, exitFindings, google + "plain\n    served, but it is no AMP document; status 200\n"},
+		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article"}, exitClean, google + "article\n    served;"},
+		{[]string{"https://www-example-com.cdn.ampproject.org/www.example.com/article"}, exitClean, google + "article\n    served;"},
 		{[]string{"https://www.example.com/down"}, exitLater, google + "down\n    no answer; because connection refused\n"},
 		{[]string{"https://www.example.com/down", "https://www.example.com/none"}, exitFindings, "no answer"},
 		{[]string{"--all-forms", "https://www.example.com/hash"}, exitClean, google + "hash\n    not found"},
 		{[]string{"https://www.example.com/hash"}, exitFindings, google + "hash\n    not found"},
 		{[]string{"--all-forms", "https://faß.de/article"}, exitClean, "google: https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/article\n    served"}, // without the form that is strasse.de's, so to say
 		{[]string{"--type", "i", "https://www.example.com/article"}, exitClean, "google: https://www-example-com.cdn.ampproject.org/i/s/www.example.com/article\n"},
-		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"}, exitFindings, ""},
+		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.org/"}, exitFindings, ""},
 		{[]string{"--type", "x", "https://www.example.com/article"}, exitUsage, ""},
 		{[]string{"--rate", "0", "https://www.example.com/article"}, exitUsage, ""},
 	} {

@@ -40,15 +40,8 @@ func newCacheURL() *cobra.Command {
 			return err
 		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
-			if page, note, err := pasted(arg, known); page != "" || err != nil {
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", arg, note)
-				}
+			if page, err := publisherURL(cmd, arg, known); page != "" || err != nil {
 				return page, err
-			}
-			if cacheurl.IsOnCache(arg, known...) {
-				u, err := cacheurl.Parse(arg, known...)
-				return u.Publisher, err
 			}
 			t, guessed := cacheurl.ContentType(*contentType), cacheurl.GuessType(arg)
 			if t == "" && *params == "" {
@@ -64,8 +57,28 @@ func newCacheURL() *cobra.Command {
 	return cmd
 }
 
+// publisherURL returns the publisher's URL of a URL on a cache, or of what people paste, with a note on standard error. It returns "" for a
+// publisher's URL.
+func publisherURL(cmd *cobra.Command, arg string, known []cacheurl.Cache) (page string, err error) {
+	page, note, err := pasted(arg, known)
+	switch {
+	case err != nil:
+		return "", err
+	case page != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", arg, note)
+		return page, nil
+	case cacheurl.IsOnCache(arg, known...):
+		u, err := cacheurl.Parse(arg, known...)
+		return u.Publisher, err
+	}
+	return "", nil
+}
+
 // googleHosts are the hosts of Google Search, in any country.
-var googleHosts = regexp.MustCompile(`^www\.google\.[a-z]{2,3}(\.[a-z]{2})?$`)
+var googleHosts = regexp.MustCompile(`^(www\.)?google\.[a-z]{2,3}(\.[a-z]{2})?$`)
+
+// escapedQuery is how the viewers of search engines write the "?" of the page that they show.
+var escapedQuery = regexp.MustCompile(`(?i)%3f`)
 
 // pasted reads URLs that people copy, but that are not in the form of AMP's document: URLs of the viewers of search
 // engines, and URLs of caches without a domain prefix or a content type. It returns the publisher's URL and a note
@@ -76,20 +89,50 @@ func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
 		return "", "", nil
 	}
 	host, path, cache := strings.ToLower(u.Host), strings.TrimPrefix(u.EscapedPath(), "/"), known[0]
-	for _, c := range known {
-		if host == c.CacheDomain || strings.HasSuffix(host, "."+c.CacheDomain) {
-			cache = c
+	query := u.RawQuery
+	if googleHosts.MatchString(host) && path == "url" {
+		to := cmp.Or(u.Query().Get("q"), u.Query().Get("url"))
+		if target, err := url.Parse(to); err != nil || target.Scheme != "https" && target.Scheme != "http" {
+			return "", "", nil
 		}
+		if page, _, err = pasted(to, known); page == "" && err == nil {
+			page = to
+			if cacheurl.IsOnCache(to, known...) {
+				var on cacheurl.URL
+				on, err = cacheurl.Parse(to, known...)
+				page = on.Publisher
+			}
+		}
+		return page, "the URL of a redirect of Google, which leads to this page", err
+	}
+	isShort := false // without the www. of the cache's domain
+	for _, c := range known {
+		short, hasWWW := strings.CutPrefix(c.CacheDomain, "www.")
+		switch {
+		case host == c.CacheDomain || strings.HasSuffix(host, "."+c.CacheDomain):
+			cache, isShort = c, false
+		case hasWWW && strings.HasSuffix(host, "."+short):
+			cache, isShort = c, true
+		}
+	}
+	if isShort {
+		host = strings.TrimSuffix(host, strings.TrimPrefix(cache.CacheDomain, "www.")) + cache.CacheDomain
 	}
 	viewed, isViewer := strings.CutPrefix(path, "amp/")
 	segment, rest, _ := strings.Cut(path, "/")
 	switch {
-	case isViewer && (googleHosts.MatchString(host) || host == "www.bing.com"):
+	case isViewer && (googleHosts.MatchString(host) || host == "www.bing.com" || host == "bing.com"):
 		path, note = "c/"+viewed, "the URL of a viewer, which shows this page"
+		if at := escapedQuery.FindStringIndex(path); at != nil {
+			path, query = path[:at[0]], strings.TrimSuffix(path[at[1]:]+"&"+query, "&")
+			note += " (%3F is the ? of its query)"
+		}
 	case host == cache.CacheDomain && checkType(segment) == nil && rest != "":
 		note = "the URL of a cache without a domain prefix"
 	case strings.HasSuffix(host, "."+cache.CacheDomain) && (segment == "s" || strings.Contains(segment, ".")):
-		path, note = "c/"+path, "the URL of a cache without a content type, as in examples of AMP's document"
+		path, note = "c/s/"+strings.TrimPrefix(path, "s/"), "the URL of a cache without a content type, as in examples of AMP's document, which mean https"
+	case isShort && checkType(segment) == nil && rest != "":
+		note = "the URL of a cache without the www. of its domain"
 	default:
 		return "", "", nil
 	}
@@ -104,8 +147,8 @@ func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
 		on = host // and so it must belong to the page
 	}
 	whole := "https://" + on + "/" + path
-	if u.RawQuery != "" {
-		whole += "?" + u.RawQuery
+	if query != "" {
+		whole += "?" + query
 	}
 	parsed, err := cacheurl.Parse(whole, known...)
 	return parsed.Publisher, note, err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors/announce/updatecache"
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -57,6 +58,7 @@ func newFlush() *cobra.Command {
 	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
+	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cmp.Or(require(cmd, "key"), checkType(*contentType)); err != nil {
@@ -73,7 +75,12 @@ func newFlush() *cobra.Command {
 			}
 			known = []cacheurl.Cache{only}
 		}
-		c, err := newUpdateClient(httpClient, *file, known)
+		client, err := resolvingClient(*resolve, false)
+		if err != nil {
+			return err
+		}
+		source.client = client
+		c, err := newUpdateClient(client, *file, known)
 		if err != nil {
 			return err
 		}
@@ -83,47 +90,124 @@ func newFlush() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
+		// urlsOf returns what is asked for: the page at each form of its prefix.
+		urlsOf := func(page string) (urls []cacheurl.URL, err error) {
 			u := cacheurl.URL{Publisher: page, Type: cacheurl.ContentType(*contentType), ImageParams: *params}
-			prefixes := []string{""}
-			if *forms {
-				if _, err := c.SignedURLs(u); err != nil { // so that a problem is not reported for each form
-					return nil, err
-				}
-				if prefixes, err = prefixesOf(page); err != nil {
-					return nil, err
-				}
+			if !*forms {
+				return []cacheurl.URL{u}, nil
+			}
+			if _, err := c.SignedURLs(u); err != nil { // so that a problem is not reported for each form
+				return nil, err
+			}
+			prefixes, err := prefixesOf(page)
+			for _, u.Prefix = range prefixes {
+				urls = append(urls, u)
+			}
+			return urls, err
+		}
+		if !*sign && !*dryRun {
+			return source.finish(flush(cmd, *output, c, source, pages, urlsOf))
+		}
+		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
+			urls, err := urlsOf(page)
+			if err != nil {
+				return nil, err
 			}
 			var signed []string
-			var errs []error
-			for _, u.Prefix = range prefixes {
-				var urls []string
-				var err error
-				if *sign || *dryRun {
-					urls, err = c.SignedURLs(u)
-				} else {
-					_, err = c.FlushURL(cmd.Context(), u)
+			for _, u := range urls {
+				own, err := c.SignedURLs(u)
+				if err != nil {
+					return nil, err
 				}
-				signed, errs = append(signed, urls...), append(errs, err)
+				signed = append(signed, own...)
 			}
-			switch err := errors.Join(errs...); {
-			case err != nil:
-				return nil, err
-			case *sign:
+			if *sign {
 				return signed, nil
-			case *dryRun: // the signature is valid for one minute only
-				lines := []string{page + ": would be flushed by"}
-				for _, u := range signed {
-					request, _, _ := strings.Cut(u, "&amp_url_signature=")
-					lines = append(lines, "GET "+request+"&amp_url_signature=…")
-				}
-				return lines, nil
 			}
-			return page + ": flushed", source.done(page)
+			lines := []string{page + ": would be flushed by"}
+			for _, u := range signed { // the signature is valid for one minute only
+				request, _, _ := strings.Cut(u, "&amp_url_signature=")
+				lines = append(lines, "GET "+request+"&amp_url_signature=…")
+			}
+			return lines, nil
 		})
 		return source.finish(err)
 	}
 	return cmd
+}
+
+// A flushedPage is a result of flush in JSON: of a page on a cache, or of a page that was not asked for.
+type flushedPage struct {
+	URL        string `json:"url"`
+	Cache      string `json:"cache,omitempty"`
+	Prefix     string `json:"prefix,omitempty"` // with --all-forms
+	Flushed    bool   `json:"flushed"`
+	Status     int    `json:"status,omitempty"`
+	Code       string `json:"code,omitempty"` // of package badvalue, if the URL is wrong
+	Error      string `json:"error,omitempty"`
+	RetryAfter int    `json:"retryAfter,omitempty"` // seconds, if the cache said so
+}
+
+// flush flushes pages, and writes each result when it is there, or all as JSON.
+func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pageSource, pages []string, urlsOf func(page string) ([]cacheurl.URL, error)) error {
+	results, failed := []flushedPage{}, []error{}
+	show, clear := consoleOf(cmd.ErrOrStderr()).progress()
+	defer clear()
+	for i, page := range pages {
+		if cmd.Context().Err() != nil {
+			return errInterrupted
+		}
+		urls, err := urlsOf(page)
+		for _, u := range urls {
+			asked, problem := c.FlushURL(cmd.Context(), u)
+			if err = errors.Join(err, problem); len(asked) > 0 {
+				problem = nil // each cache has its own
+			}
+			for _, r := range asked {
+				results = append(results, newFlushedPage(page, u.Prefix, r.Cache, r.Err))
+			}
+			if problem != nil {
+				results = append(results, newFlushedPage(page, u.Prefix, "", problem))
+			}
+		}
+		if err != nil && len(urls) == 0 {
+			results = append(results, newFlushedPage(page, "", "", err))
+		}
+		if err == nil {
+			err = source.done(page)
+		}
+		clear()
+		switch {
+		case err != nil:
+			if failed = append(failed, err); output == formatText {
+				complain(cmd.ErrOrStderr(), inOurWords(err).Error())
+			}
+		case output == formatText:
+			fmt.Fprintln(cmd.OutOrStdout(), page+": flushed")
+		}
+		show(fmt.Sprintf("%d of %s", i+1, count(len(pages), "page", "pages")))
+	}
+	if output == formatJSON {
+		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
+			return err
+		}
+	}
+	return failure(failed)
+}
+
+func newFlushedPage(page, prefix, cache string, err error) flushedPage {
+	p := flushedPage{URL: page, Prefix: prefix, Cache: cache, Flushed: err == nil}
+	if err == nil {
+		return p
+	}
+	if problem := (*updatecache.Error)(nil); errors.As(err, &problem) {
+		p.Status = problem.Status
+	}
+	if problem := (*badvalue.Error)(nil); errors.As(err, &problem) {
+		p.Code = string(problem.Code)
+	}
+	p.Error, p.RetryAfter = inOurWords(err).Error(), retryAfter(err)
+	return p
 }
 
 // prefixesOf returns the domain prefixes of the publisher of a page that can be flushed.

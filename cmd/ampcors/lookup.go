@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -140,9 +139,7 @@ func (l *lookup) batchGet(ctx context.Context, pages []string) (answer batchAnsw
 		if isBusy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500; !isBusy || try == lookupTries {
 			return l.read(resp, text)
 		}
-		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-			wait = max(wait, min(time.Duration(seconds)*time.Second, 2*time.Minute))
-		}
+		wait = max(wait, min(time.Duration(secondsUntil(resp.Header, time.Now()))*time.Second, 2*time.Minute))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

@@ -94,8 +94,11 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl of a prefix that two hosts share", args: []string{"cacheurl", "https://fass-de.cdn.ampproject.org/c/s/xn--fa-hia.de/"}, code: exitFindings, err: "shares with another host"},
 		{name: "cacheurl of what is pasted", args: []string{"cacheurl", "https://www.google.com/amp/s/www.example.com/article", "https://www.google.co.uk/amp/www.example.com/a?usqp=1&b=2",
 			"https://www.bing.com/amp/s/www.example.com/article", "https://cdn.ampproject.org/c/s/www.example.com/a", "https://amp-dev.cdn.ampproject.org/amp.dev/documentation/",
-			"https://amp-dev.cdn.ampproject.org/s/amp.dev/documentation/"},
-			want: "https://www.example.com/article\nhttp://www.example.com/a?b=2\nhttps://www.example.com/article\nhttps://www.example.com/a\nhttp://amp.dev/documentation/\nhttps://amp.dev/documentation/\n", err: "the URL of a viewer, which shows this page"},
+			"https://amp-dev.cdn.ampproject.org/s/amp.dev/documentation/", "https://amp-dev.cdn.ampproject.org/amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x",
+			"https://www.google.com/amp/s/www.paper.example/nation/x/%3foutputType=amp", "https://google.de/amp/s/www.paper.example/x%3Famp=1?usqp=2", "https://www-example-com.bing-amp.com/c/s/www.example.com/a",
+			"https://www.google.com/url?q=https://www.google.co.uk/amp/s/www.example.com/b&sa=D", "https://www.google.com/url?url=https%3A%2F%2Fwww.example.com%2Fc%3Fd", "https://www.google.com/url?q=https://www-example-com.cdn.ampproject.org/v/s/www.example.com/e"},
+			want: "https://www.example.com/article\nhttp://www.example.com/a?b=2\nhttps://www.example.com/article\nhttps://www.example.com/a\nhttps://amp.dev/documentation/\nhttps://amp.dev/documentation/\nhttps://amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x\n" +
+				"https://www.paper.example/nation/x/?outputType=amp\nhttps://www.paper.example/x?amp=1\nhttps://www.example.com/a\nhttps://www.example.com/b\nhttps://www.example.com/c?d\nhttps://www.example.com/e\n", err: "the URL of a viewer, which shows this page"},
 		{name: "cacheurl of another host's page without a type", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/s/evil.example/"}, code: exitFindings, err: "is not one of the prefixes of"},
 		{name: "cacheurl of a viewer without a page", args: []string{"cacheurl", "https://www.google.com/amp/s/localhost/"}, code: exitFindings, err: "is the URL of a viewer, which shows this page, but its host cannot be read"},
 		{name: "reverse an origin with a slash", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/"}, code: exitFindings, err: `has a slash at its end, which no Origin has; want "https://www-example-com.cdn.ampproject.org"`},

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -32,6 +34,7 @@ type pageSource struct {
 	gone     bool
 	maxGone  float64
 	isDryRun bool                   // the state is not saved
+	client   *http.Client           // fetches the sitemaps; httpClient if it is nil
 	isValid  func(page string) bool // whether a page that was not covered by a key file is now; nil if there are no key files
 
 	lock   *flock.Flock
@@ -100,7 +103,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		s.state.announceRecorded()
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := sitemap.New(sitemap.Config{HTTPClient: httpClient, Hosts: s.hosts, Open: opener(cmd.Context()), MaxFiles: 50_000, MaxState: s.maxState << 20,
+	reader := sitemap.New(sitemap.Config{HTTPClient: cmp.Or(s.client, httpClient), Hosts: s.hosts, Open: opener(cmd.Context()), MaxFiles: 50_000, MaxState: s.maxState << 20,
 		FindGone: s.gone, MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
 	if err := whereTo(reader.Update(cmd.Context(), &s.state.State, s.sitemaps...)); cmd.Context().Err() != nil {
 		return nil, errInterrupted

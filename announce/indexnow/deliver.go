@@ -212,7 +212,8 @@ func (d *delivery) send(ctx context.Context, host string, urls []string) (reject
 
 // postBatch sends a batch. If it is accepted, Config.Accepted is called.
 func (c *Client) postBatch(ctx context.Context, b *Batch) *Error {
-	own, err := c.of(ctx, b.Host)
+	location, _ := c.locationOf(b.URLs[0])
+	own, err := c.of(ctx, b.Host, location)
 	if err != nil {
 		return &Error{Host: b.Host, Err: err}
 	}

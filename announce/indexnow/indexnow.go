@@ -49,15 +49,16 @@ type Config struct {
 	// engine that the submission comes from the host.
 	Key Key
 
-	// KeysOf returns the keys of a host, for hosts that do not share a key. The first is sent; all are
+	// KeysOf returns the keys of a host, for hosts that do not share a key, and of a key file if location is the URL of one of KeyLocations:
+	// several files of one host can have different keys. Otherwise location is "". The first key is sent; all are
 	// served, and checked by Verify. An engine may verify a submission long after it was sent: so after
 	// a change of the key, return the old one behind the new one for some days. An error that is
 	// [ErrNoKey] says that the host has none; any other, that its keys cannot be found now. It is called for
 	// each batch and for each request of a key file, so it should remember its answers, and must be safe
 	// for concurrent use by multiple goroutines. If it is set, Key must be empty.
-	KeysOf func(ctx context.Context, host string) ([]Key, error)
+	KeysOf func(ctx context.Context, host, location string) ([]Key, error)
 
-	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the key of its host. If
+	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the key of its host, or its own by KeysOf. If
 	// empty, the file is "/{key}.txt" at the root of each host, and covers all its pages. Otherwise
 	// each covers only pages with the same scheme and host, in the file's own directory or below it:
 	// here those that begin with "https://www.example.com/catalog/". A page is sent with the longest of those that cover
@@ -85,7 +86,7 @@ type Config struct {
 type Client struct {
 	keys      *[]Key         // the current one is the first. A pointer: fmt would print an unexported Key unmasked
 	locations *[]pageurl.URL // none: at the root of each host. A pointer, because the key may be in it
-	keysOf    func(ctx context.Context, host string) ([]Key, error)
+	keysOf    func(ctx context.Context, host, location string) ([]Key, error)
 	endpoint  string
 	userAgent string
 	http      *http.Client

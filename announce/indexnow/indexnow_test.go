@@ -430,10 +430,10 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		`UserAgent "a`: func(cfg *Config) { cfg.UserAgent = "a\nb" },
 		`KeysOf "" is set, and so is Key; want one`: func(cfg *Config) {
 			cfg.Key = "x"
-			cfg.KeysOf = func(context.Context, string) ([]Key, error) { return nil, nil }
+			cfg.KeysOf = func(context.Context, string, string) ([]Key, error) { return nil, nil }
 		},
 		`KeysOf "" is set, and so is Key`: func(cfg *Config) {
-			cfg.KeysOf = func(context.Context, string) ([]Key, error) { return nil, nil }
+			cfg.KeysOf = func(context.Context, string, string) ([]Key, error) { return nil, nil }
 		},
 	} {
 		t.Run(fmt.Sprintf("%.40s", want), func(t *testing.T) {
@@ -490,7 +490,7 @@ func TestTheKeyIsMasked(t *testing.T) {
 	}
 	// One key may be a part of another.
 	several, _ := New(Config{
-		KeysOf:     func(context.Context, string) ([]Key, error) { return []Key{testKey[:16], testKey}, nil },
+		KeysOf:     func(context.Context, string, string) ([]Key, error) { return []Key{testKey[:16], testKey}, nil },
 		HTTPClient: servertest.Loopback(t, http.RedirectHandler("/"+string(testKey), http.StatusFound)),
 	})
 	problems = append(problems, several.Verify(t.Context(), "www.example.com"))
@@ -553,6 +553,80 @@ func TestTheEndpointIsAskedUntilTheContextEnds(t *testing.T) {
 	}
 }
 
+// The files of one host have keys of their own: option 2 of IndexNow's document, "one to many".
+func TestEachFolderHasItsKey(t *testing.T) {
+	t.Parallel()
+	keys, err := ParseKeys([]byte(`{"a.example": {"/catalog/": ["key-of-catalog", "older-key"], "/help/": ["key-of-help"]}, "B.example": ["key-of-b"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog", "https://a.example/help/key-of-help.txt": "key-of-catalog", "https://b.example/key-of-b.txt": "key-of-b\n"}
+	var mu sync.Mutex
+	var sent []string
+	c, err := New(Config{KeysOf: keys.Of, KeyLocations: keys.Locations(), HTTPClient: &http.Client{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			a := answer(200, served[r.URL.String()])
+			a.Header.Set("Content-Type", "text/plain")
+			return a, nil
+		}
+		var s submission
+		if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, s.Key+" "+s.KeyLocation+" "+strings.Join(s.URLList, " "))
+		return answer(200, ""), nil
+	})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := c.Submit(t.Context(), "https://a.example/catalog/1", "https://a.example/help/1", "https://b.example/1", "https://a.example/other")
+	slices.Sort(sent)
+	if want := []string{"key-of-b https://b.example/key-of-b.txt https://b.example/1", "key-of-catalog https://a.example/catalog/key-of-catalog.txt https://a.example/catalog/1",
+		"key-of-help https://a.example/help/key-of-help.txt https://a.example/help/1"}; !slices.Equal(sent, want) || err == nil || len(report.Rejected) != 1 || report.Rejected[0].Err.Code != badvalue.NotCovered {
+		t.Errorf("%q, %v", sent, err)
+	}
+	if text := fmt.Sprint(err); strings.Contains(text, "key-of") {
+		t.Errorf("a key is in %s", text)
+	}
+	if err := c.Verify(t.Context(), "a.example"); err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "/help/") {
+		t.Errorf("the file in /help/ has the key of another: %v", err)
+	}
+	if err := c.Verify(t.Context(), "b.example"); err != nil {
+		t.Error(err)
+	}
+	handler := c.ServeKeys(http.NotFoundHandler())
+	for path, want := range map[string]string{"/catalog/key-of-catalog.txt": "key-of-catalog", "/help/key-of-help.txt": "key-of-help", "/help/key-of-catalog.txt": "404 page not found\n"} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://a.example"+path, nil))
+		if w.Body.String() != want {
+			t.Errorf("%s: %q; want %q", path, w.Body, want)
+		}
+	}
+}
+
+func TestAFileOfKeysThatIsWrong(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"\uFEFF{}":           "begins with a byte order mark",
+		"\xff\xfe{\x00":      "is UTF-16",
+		`{"a.example": "k"}`: "is not a JSON object with a list of keys",
+		`{"a.example": {"catalog": ["12345678"]}}`:                     "is not the path of a folder",
+		`{"a.example": {"/a/": []}}`:                                   "has no key",
+		`{"a.example": {"/a/": ["short"]}}`:                            "has 5 characters",
+		`{"a.example": {"/a//": ["12345678"]}}`:                        "is not the URL of a file",
+		`{"a.example": ["1234567"], "b.example": {"/": ["12345678"]}}`: "has 7 characters",
+	} {
+		if _, err := ParseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "12345678") {
+			t.Errorf("%s: %v; want %s", text, err, want)
+		}
+	}
+	if problem := testKey.compare("\xff\xfek\x00"); problem == nil || !strings.Contains(problem.Error(), "UTF-16") {
+		t.Error(problem)
+	}
+}
+
 type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -564,7 +638,7 @@ func TestKeysOfEachHost(t *testing.T) {
 	old, now, other := NewKey(), NewKey(), NewKey()
 	var down atomic.Bool
 	var ofA []Key
-	keysOf := func(_ context.Context, host string) ([]Key, error) {
+	keysOf := func(_ context.Context, host, _ string) ([]Key, error) {
 		switch {
 		case host == "down.example" && down.Load():
 			return nil, errors.New("the database is down")
@@ -867,7 +941,7 @@ func TestTheRequestsCanBeSeenAndSentByAnother(t *testing.T) {
 		sent = append(sent, "https://"+r.Host+r.RequestURI+" "+string(body))
 	}), func(cfg *Config) {
 		cfg.Key = ""
-		cfg.KeysOf = func(_ context.Context, host string) ([]Key, error) {
+		cfg.KeysOf = func(_ context.Context, host, _ string) ([]Key, error) {
 			if host == "none.example" {
 				return nil, nil
 			}
@@ -948,7 +1022,7 @@ func TestAPageIsSentWithTheLongestLocationThatCoversIt(t *testing.T) {
 		}
 	}), func(cfg *Config) {
 		cfg.Key, cfg.KeyLocations = "", all
-		cfg.KeysOf = func(_ context.Context, host string) ([]Key, error) {
+		cfg.KeysOf = func(_ context.Context, host, _ string) ([]Key, error) {
 			return []Key{Key("key-of-" + strings.ReplaceAll(host, ".", "-"))}, nil
 		}
 	})

@@ -170,11 +170,11 @@ type keysError struct{ error }
 func (e keysError) Unwrap() error { return e.error }
 
 // of returns a Client with the keys of a host.
-func (c *Client) of(ctx context.Context, host string) (*Client, error) {
+func (c *Client) of(ctx context.Context, host, location string) (*Client, error) {
 	if c.keysOf == nil {
 		return c, nil
 	}
-	keys, err := c.keysOf(ctx, host)
+	keys, err := c.keysOf(ctx, host, location)
 	if err != nil {
 		return nil, keysError{fmt.Errorf("KeysOf: %w", err)}
 	}
@@ -209,14 +209,14 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 			domain, problem := domains.ParsePublisher("host", host)
 			mayBe := mayBeKeyFile(path)
 			if len(*c.locations) > 0 {
-				mayBe = slices.ContainsFunc(*c.locations, func(location pageurl.URL) bool { return location.Path == path && location.Host == domain })
+				mayBe = c.locationAt(domain, path) != ""
 			}
 			if !mayBe || problem != nil {
 				next.ServeHTTP(w, r)
 				return
 			}
 			var err error
-			if own, err = c.of(r.Context(), domain); errors.Is(err, ErrNoKey) {
+			if own, err = c.of(r.Context(), domain, c.locationAt(domain, path)); errors.Is(err, ErrNoKey) {
 				next.ServeHTTP(w, r)
 				return
 			} else if err != nil {
@@ -233,6 +233,16 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// locationAt returns the location with a host and a path, or "".
+func (c *Client) locationAt(host, path string) string {
+	for _, location := range *c.locations {
+		if location.Host == host && location.Path == path {
+			return location.String()
+		}
+	}
+	return ""
 }
 
 // mayBeKeyFile reports whether a path is that of a key file, and not such as /robots.txt: KeysOf is
@@ -288,28 +298,29 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			reject(badvalue.Unknown, path, host, "is not a host of KeyLocations", fmt.Sprintf("%q", (*c.locations)[0].Host))
 			continue
 		}
-		own, err := c.of(ctx, domain)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("indexnow: %s: %w", domain, err))
-			continue
+		if files == nil {
+			files = []string{""} // of each key, at the root
 		}
-		keys := *own.keys
-		if files != nil {
-			keys = keys[:1] // a file has one key, which is the current one
-		}
-		for _, key := range keys {
-			if err := ctx.Err(); err != nil {
-				return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and what is after it: %w", domain, err))...)
+		for _, file := range files {
+			own, err := c.of(ctx, domain, file)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("indexnow: %s: %w", domain, err))
+				continue
 			}
-			if len(*c.locations) == 0 {
-				scheme := "https://"
-				if isHTTP {
-					scheme = "http://"
+			for i, key := range *own.keys {
+				if err := ctx.Err(); err != nil {
+					return errors.Join(append(errs, fmt.Errorf("indexnow: not verified: %s and what is after it: %w", domain, err))...)
 				}
-				files = []string{scheme + domain + "/" + string(key) + ".txt"}
-			}
-			for _, file := range files {
-				errs = append(errs, own.verify(ctx, file, key))
+				at := file
+				switch {
+				case file != "" && i > 0:
+					continue // a file has one key, which is the current one
+				case file == "" && isHTTP:
+					at = "http://" + domain + "/" + string(key) + ".txt"
+				case file == "":
+					at = "https://" + domain + "/" + string(key) + ".txt"
+				}
+				errs = append(errs, own.verify(ctx, at, key))
 			}
 		}
 	}
@@ -338,6 +349,8 @@ func (c *Client) verify(ctx context.Context, file string, key Key) error {
 // compare reports what is wrong with the contents of a key file.
 func (k Key) compare(file string) error {
 	switch {
+	case strings.HasPrefix(file, "\xff\xfe"), strings.HasPrefix(file, "\xfe\xff"), strings.Contains(file, "\x00"):
+		return errors.New("it is UTF-16; want UTF-8, as Windows' editors save it if they are asked to")
 	case strings.TrimRight(file, " \t\r\n") == string(k):
 		return nil
 	case strings.TrimSpace(file) == string(k):
@@ -360,30 +373,74 @@ func (e maskedError) Error() string { return outbound.Shorten(e.c.mask(e.err.Err
 func (e maskedError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e maskedError) As(target any) bool   { return errors.As(e.err, target) }
 
-// ParseKeys returns the keys of each host, in lower-case ASCII, of a JSON file such as {"www.example.com": ["…"]}: the current key of
-// a host is the first of its list. A host that is there twice, also in another spelling, is an error.
-func ParseKeys(data []byte) (map[string][]Key, error) {
+// A KeySet has the keys of a JSON file: see [ParseKeys].
+type KeySet struct {
+	hosts     map[string][]Key // of key files at the root
+	files     map[string][]Key // by location
+	locations []string
+}
+
+// Of returns the keys of a host or of a key file: it is a Config.KeysOf.
+func (s *KeySet) Of(_ context.Context, host, location string) ([]Key, error) {
+	if location != "" && s.files[location] != nil {
+		return s.files[location], nil
+	}
+	return s.hosts[host], nil
+}
+
+// Locations returns the URLs of the key files if a host has some in folders, for Config.KeyLocations. Otherwise there are none.
+func (s *KeySet) Locations() []string { return slices.Clone(s.locations) }
+
+// ParseKeys reads the keys of each host from a JSON file: the current key is the first of a list. A host has a list for all its pages,
+// or one for each folder, for option 2 of https://www.indexnow.org/documentation:
+//
+//	{"www.example.com": ["…"], "shop.example.com": {"/catalog/": ["…"], "/help/": ["…"]}}
+//
+// The key file of a folder is in it, as {key}.txt, with https. A host that is there twice, also in another spelling, is an error.
+func ParseKeys(data []byte) (*KeySet, error) {
 	errForm := errors.New(`is not a JSON object with a list of keys for each host; want {"www.example.com": ["…"]}`)
+	switch {
+	case bytes.HasPrefix(data, []byte("\uFEFF")):
+		return nil, errors.New("begins with a byte order mark (U+FEFF), which JSON must not have; want UTF-8 without it")
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return nil, errors.New("is UTF-16; want UTF-8")
+	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
 		return nil, errForm
 	}
-	keys := make(map[string][]Key)
+	s := &KeySet{hosts: make(map[string][]Key), files: make(map[string][]Key)}
+	seen, hasFolders := make(map[string]bool), false
 	for decoder.More() {
 		name, err := decoder.Token()
 		host, _ := name.(string)
-		var own []Key
-		if err != nil || decoder.Decode(&own) != nil {
+		var value json.RawMessage
+		if err != nil || decoder.Decode(&value) != nil {
 			return nil, errForm
 		}
 		domain, problem := domains.ParsePublisher("host", host)
 		if problem != nil {
 			return nil, problem
 		}
-		if _, isThere := keys[domain]; isThere {
+		if seen[domain] {
 			return nil, fmt.Errorf("%s is there twice, also in another spelling; want one list of its keys", domain)
 		}
-		keys[domain] = own
+		seen[domain] = true
+		var own []Key
+		var folders map[string][]Key
+		switch {
+		case json.Unmarshal(value, &own) == nil:
+			s.hosts[domain] = own
+			continue
+		case json.Unmarshal(value, &folders) != nil:
+			return nil, errForm
+		}
+		hasFolders = true
+		for folder, own := range folders {
+			if err := s.addFile(domain, folder, own); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if _, err := decoder.Token(); err != nil { // the end of the object
 		return nil, errForm
@@ -391,5 +448,35 @@ func ParseKeys(data []byte) (map[string][]Key, error) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, errForm
 	}
-	return keys, nil
+	if !hasFolders {
+		return s, nil
+	}
+	for host, own := range s.hosts { // without a location, their pages would not be covered
+		if err := s.addFile(host, "/", own); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(s.locations)
+	return s, nil
+}
+
+// addFile adds the key file of a folder.
+func (s *KeySet) addFile(host, folder string, keys []Key) error {
+	if !strings.HasPrefix(folder, "/") || !strings.HasSuffix(folder, "/") {
+		return &badvalue.Error{Code: badvalue.Malformed, Path: host, Value: folder, Reason: "is not the path of a folder", Want: `one such as "/catalog/"`}
+	}
+	if len(keys) == 0 {
+		return &badvalue.Error{Code: badvalue.Missing, Path: host, Value: folder, Reason: "has no key", Want: "at least one"}
+	}
+	if err := keys[0].check(host + " " + folder); err != nil {
+		return err
+	}
+	location, problem := parseLocation(host, "https://"+host+folder+string(keys[0])+".txt")
+	if problem != nil {
+		problem.Value = folder // the location has the key
+		return problem
+	}
+	s.files[location.String()] = keys
+	s.locations = append(s.locations, location.String())
+	return nil
 }

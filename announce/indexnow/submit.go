@@ -294,7 +294,8 @@ func (r Request) Masked() []byte {
 func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Request, err error) {
 	report, batches := c.group(urls)
 	for _, b := range batches {
-		own, err := c.of(ctx, b.Host)
+		location, _ := c.locationOf(b.URLs[0])
+		own, err := c.of(ctx, b.Host, location)
 		if err != nil {
 			b.Err = &Error{Host: b.Host, Err: err}
 			report.Batches = append(report.Batches, *b)

@@ -114,7 +114,8 @@ func newClient(cfg indexnow.Config, keys string) (*indexnow.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("-keys: %s: %w", keys, err)
 		}
-		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return ofHosts[host], nil }
+		cfg.KeysOf = ofHosts.Of
+		cfg.KeyLocations = append(cfg.KeyLocations, ofHosts.Locations()...)
 	}
 	return indexnow.New(cfg)
 }

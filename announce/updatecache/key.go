@@ -42,7 +42,7 @@ func ParseKey(data []byte) (*rsa.PrivateKey, error) {
 		}
 	}
 	if block == nil {
-		return nil, errors.New("updatecache: the private key is not PEM; want -----BEGIN PRIVATE KEY-----")
+		return nil, fmt.Errorf("updatecache: the private key %s", whyNotPEM(data))
 	}
 	var key any
 	var err error
@@ -64,6 +64,26 @@ func ParseKey(data []byte) (*rsa.PrivateKey, error) {
 		return nil, fmt.Errorf("updatecache: the private key is a %T; want RSA", key)
 	}
 	return rsaKey, nil
+}
+
+// whyNotPEM returns why a file has no block of PEM, which encoding/pem does not say.
+func whyNotPEM(data []byte) string {
+	const begin = "-----BEGIN "
+	switch text := string(data); {
+	case strings.HasPrefix(text, "\xff\xfe"), strings.HasPrefix(text, "\xfe\xff"), strings.Contains(text, "-\x00-"):
+		return "is UTF-16; want ASCII"
+	case !strings.Contains(text, begin):
+		return "is not PEM; want -----BEGIN PRIVATE KEY-----"
+	case strings.Contains(text, `\n`):
+		return `has \n as two characters; want line breaks in their place`
+	case !strings.Contains(text, "-----END "):
+		return "is truncated: it has no -----END"
+	case !strings.Contains(strings.TrimSpace(text), "\n"):
+		return "is on one line; want a line break behind -----BEGIN …----- and before -----END"
+	case !strings.HasPrefix(text, begin) && !strings.Contains(text, "\n"+begin):
+		return "is indented; want -----BEGIN at the beginning of a line"
+	}
+	return "is damaged between -----BEGIN and -----END: it is not base64 in lines of its own"
 }
 
 // KeyHandler serves the public key at [KeyPath], as a PEM block in PKIX form, and answers
@@ -147,6 +167,10 @@ func (c *Client) compare(answer outbound.Answer) error {
 	file := answer.Body
 	block, rest := pem.Decode(file)
 	switch {
+	case bytes.Contains(file, []byte("PRIVATE KEY-----")):
+		return errors.New("it holds a private key, which is public from now on: anybody can flush the site's pages with it. Make another key, and serve only its public key")
+	case block == nil && bytes.Contains(file, []byte("-\x00-")):
+		return errors.New("it is UTF-16; want ASCII")
 	case block == nil:
 		return fmt.Errorf("the answer, %d bytes of %s, is not PEM; want -----BEGIN PUBLIC KEY-----", len(file), answer.MediaType())
 	case block.Type != "PUBLIC KEY":

@@ -386,6 +386,7 @@ func TestParseKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	whole := string(encode("PRIVATE KEY", pkcs8(key)))
 	for name, test := range map[string]struct {
 		data []byte
 		want string // "" means no error
@@ -396,6 +397,13 @@ func TestParseKey(t *testing.T) {
 		"a certificate alone":     {data: encode("CERTIFICATE", []byte{1}), want: `"CERTIFICATE"; want`},
 		"nothing":                 {data: nil, want: "not PEM"},
 		"garbage":                 {data: []byte("garbage"), want: "not PEM"},
+		"a byte order mark":       {data: []byte("\uFEFF" + whole), want: ""},
+		"one line":                {data: []byte(strings.ReplaceAll(whole, "\n", " ")), want: "is on one line"},
+		"literal line breaks":     {data: []byte(strings.ReplaceAll(whole, "\n", `\n`)), want: "has \\n as two characters"},
+		"indented":                {data: []byte("    " + strings.ReplaceAll(whole, "\n", "\n    ")), want: "is indented"},
+		"without its end":         {data: []byte(whole[:len(whole)/2]), want: "is truncated: it has no -----END"},
+		"no base64":               {data: []byte(strings.Replace(whole, "A", "é", 1)), want: "is damaged"},
+		"UTF-16":                  {data: []byte(utf16(whole)), want: "is UTF-16"},
 		"truncated":               {data: encode("PRIVATE KEY", pkcs8(key)[:100]), want: "cannot be read"},
 		"encrypted":               {data: encode("ENCRYPTED PRIVATE KEY", nil), want: `"ENCRYPTED PRIVATE KEY"; want`},
 		"public":                  {data: encode("PUBLIC KEY", nil), want: `"PUBLIC KEY"; want`},
@@ -410,6 +418,9 @@ func TestParseKey(t *testing.T) {
 		})
 	}
 }
+
+// utf16 returns an ASCII text in UTF-16, little-endian, without a byte order mark.
+func utf16(text string) string { return strings.Join(strings.Split(text, ""), "\x00") + "\x00" }
 
 func TestAllConfigErrorsAreReported(t *testing.T) {
 	t.Parallel()
@@ -540,7 +551,13 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 		}, want: "is truncated"},
 		"no answer":        {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
 		"PKCS #1":          {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), want: `"RSA PUBLIC KEY"`},
-		"the private key":  {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), want: `"RSA PRIVATE KEY"`},
+		"the private key":  {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), want: "which is public from now on"},
+		"both keys":        {handler: plain(body + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY"}))), want: "which is public from now on"},
+		"an encrypted key": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}))), want: "which is public from now on"},
+		"UTF-16": {handler: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, utf16(body))
+		}, want: "it is UTF-16"},
 		"not a key":        {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))), want: "not a public key"},
 		"two keys":         {handler: plain(body + body), want: "besides one PEM block"},
 		"junk before":      {handler: plain("-----BEGIN junk\n" + body), want: "besides one PEM block"},

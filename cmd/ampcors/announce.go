@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +25,7 @@ type indexNowFlags struct {
 func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 	f := &indexNowFlags{}
 	cmd.Flags().StringArrayVar(&f.locations, "key-location", nil, "URL of IndexNow's key file, if it is not at the root: it covers the pages of its folder; may be repeated, also for other hosts of --keys")
-	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}; or those of its folders, for the pages in each: {\"www.example.com\": {\"/catalog/\": [\"…\"]}}")
 	return f
 }
 
@@ -43,7 +42,7 @@ func (f *indexNowFlags) client(client *http.Client) (*indexnow.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.keys, err)
 		}
-		cfg.KeysOf = func(_ context.Context, host string) ([]indexnow.Key, error) { return keys[host], nil }
+		cfg.KeysOf, cfg.KeyLocations = keys.Of, append(f.locations, keys.Locations()...)
 		return indexnow.New(cfg)
 	}
 	key := strings.TrimSpace(os.Getenv("INDEXNOW_KEY"))

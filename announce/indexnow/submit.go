@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -279,6 +280,7 @@ func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 type Request struct {
 	URL  string // of the service
 	Body []byte // JSON, with the key
+	GET  string // if the body has one URL, the URL of the GET that does the same, with the key
 }
 
 // Masked returns the body with the key masked.
@@ -301,7 +303,7 @@ func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Reque
 			report.Batches = append(report.Batches, *b)
 			continue
 		}
-		requests = append(requests, Request{c.endpoint, own.body(b)})
+		requests = append(requests, Request{c.endpoint, own.body(b), own.get(b)})
 	}
 	return requests, report.err()
 }
@@ -319,6 +321,18 @@ func (c *Client) body(b *Batch) []byte {
 	p := payload{Host: b.Host, Key: string((*c.keys)[0]), URLList: b.URLs}
 	p.KeyLocation, _ = c.locationOf(b.URLs[0]) // that of all
 	return p.encode()
+}
+
+// get returns the URL of the GET that submits the one URL of a batch, by https://www.indexnow.org/documentation, or "".
+func (c *Client) get(b *Batch) string {
+	if len(b.URLs) != 1 {
+		return ""
+	}
+	query := url.Values{"url": b.URLs, "key": {string((*c.keys)[0])}}
+	if location, _ := c.locationOf(b.URLs[0]); location != "" {
+		query.Set("keyLocation", location)
+	}
+	return c.endpoint + "?" + query.Encode()
 }
 
 func (p payload) encode() []byte {

@@ -44,7 +44,7 @@ func inOurWords(err error) error {
 }
 
 // packages are the beginnings of errors that name a package of Go.
-var packages = strings.NewReplacer("pgsource: ", "", "sqlsource: ", "", "redissource: ", "", "sitemap: ", "")
+var packages = strings.NewReplacer("pgsource: ", "", "sqlsource: ", "", "redissource: ", "", "sitemap: ", "", "ampurl: ", "")
 
 // complain writes an error, with the name of the program at its beginning. Errors of this module's packages already have a
 // name, at the beginning of a line or after a file or a setting; it is removed there.

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ampcors/ampcors/ampurl"
 )
 
 // playLookup answers as the reference of the AMP URL API says. Its answer to request n may be another one.
@@ -23,12 +26,14 @@ func playLookup(t *testing.T, other func(n int) *http.Response) (requests *[]str
 			URLs           []string
 			LookupStrategy string
 		}
-		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.URL.String() != lookupAPI || r.Header.Get("X-Goog-Api-Key") != "secret-key" || len(asked.URLs) > 50 {
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.URL.String() != ampurl.API || r.Header.Get("X-Goog-Api-Key") != "secret-key" || len(asked.URLs) > 50 {
 			return nil, fmt.Errorf("a wrong request: %v, %d URLs, secret-key", err, len(asked.URLs))
 		}
 		*requests = append(*requests, fmt.Sprint(asked.LookupStrategy, " ", len(asked.URLs)))
 		if other != nil {
-			if resp := other(len(*requests)); resp != nil {
+			if resp := other(len(*requests)); resp != nil && resp.StatusCode == 0 {
+				return nil, errors.New("refused, secret-key")
+			} else if resp != nil {
 				return resp, nil
 			}
 		}
@@ -71,6 +76,14 @@ func TestLookup(t *testing.T) {
 	if code, _, stderr := run(t, "", "lookup", "https://www.example.com/a"); code != exitUsage || !strings.Contains(stderr, "GOOGLE_API_KEY is not set") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
+	t.Setenv("GOOGLE_API_KEY", "secret-key")
+	server := httptest.NewServer(http.NotFoundHandler()) // a rehearsal
+	defer server.Close()
+	httpClient.Transport = nil
+	address := strings.TrimPrefix(server.URL, "http://")
+	if code, _, stderr := run(t, "", "lookup", "--endpoint", "http://api.example/", "--resolve", "api.example:80:"+address, "https://www.example.com/a"); code != exitUntested || !strings.Contains(stderr, "the status is 404") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
 }
 
 // Answers are kept if a later request fails, requests are sent again after 429 and 5xx, and nothing prints the key.
@@ -106,10 +119,7 @@ func TestALookupThatFailsKeepsItsAnswers(t *testing.T) {
 			return answerOf(http.StatusBadRequest, `{"error": {"message": "API key not valid: secret-key"}}`)
 		}, code: exitUntested, requests: 1, err: "the status is 400: API key not valid: …; URLs that were not looked up: 120 of 120"},
 		{name: "another answer", other: func(int) *http.Response { return answerOf(http.StatusOK, "<html>secret-key") }, code: exitUntested, requests: 1, err: "the answer is not that of the API"},
-		{name: "a network error", other: func(int) *http.Response {
-			httpClient.Transport = roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("refused, secret-key") })
-			return answerOf(http.StatusTooManyRequests, "")
-		}, code: exitUntested, requests: 1, err: "refused, …"},
+		{name: "a network error", other: func(int) *http.Response { return new(http.Response) }, code: exitUntested, requests: 1, err: "refused, …"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			requests := playLookup(t, test.other)

@@ -109,6 +109,9 @@ func newReverse() *cobra.Command {
 			if hint := notAnOrigin(arg); hint != "" {
 				return nil, errors.New(hint)
 			}
+			if host, isHTTP := strings.CutPrefix(arg, "http://"); isHTTP && cacheurl.IsOnCache("https://"+host, known...) {
+				return nil, fmt.Errorf("%q has the scheme http, and pages on an AMP Cache have https; want %q", arg, "https://"+host)
+			}
 			if arg != prefix && strings.Contains(prefix, ".") {
 				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)
 			}

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ func newSubmit() *cobra.Command {
 	}
 	output := addOutput(cmd)
 	flags := addIndexNow(cmd)
-	endpoints := cmd.Flags().StringArray("endpoint", nil, "URL of the one service to tell, which tells all others; if empty, "+indexnow.API)
+	endpoints := cmd.Flags().StringArray("endpoint", nil, "the one service to tell, which tells all others: "+or(slices.Sorted(maps.Keys(engines)))+", or a URL; if empty, "+indexnow.API)
+	_ = cmd.RegisterFlagCompletionFunc("endpoint", cobra.FixedCompletions(slices.Sorted(maps.Keys(engines)), cobra.ShellCompDirectiveNoFileComp))
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
 	showKey := cmd.Flags().Bool("show-key", false, "with --dry-run, print command lines of curl that send the requests, with the key, which lets everybody submit URLs of the host")
@@ -32,7 +34,8 @@ func newSubmit() *cobra.Command {
 		if len(*endpoints) > 1 {
 			return errors.New("--endpoint is given twice; want one, because the search engines of IndexNow share what one of them is told")
 		}
-		flags.endpoint = strings.Join(*endpoints, "")
+		name := strings.Join(*endpoints, "")
+		flags.endpoint = cmp.Or(engines[name], name)
 		shown := newSubmission(cmd, *output, source)
 		flags.accepted = shown.accept
 		c, err := flags.client(httpClient)
@@ -74,6 +77,15 @@ func newSubmit() *cobra.Command {
 	return cmd
 }
 
+// engines are the endpoints of the engines that take part in IndexNow, by https://www.indexnow.org/faq on 2026-11-26.
+var engines = map[string]string{
+	"bing":   "https://www.bing.com/indexnow",
+	"naver":  "https://searchadvisor.naver.com/indexnow",
+	"seznam": "https://search.seznam.cz/indexnow",
+	"yandex": "https://yandex.com/indexnow",
+	"yep":    "https://indexnow.yep.com/indexnow",
+}
+
 // rejectedByEngine is the code of pages that an engine rejects. Those that were not sent have a code of package badvalue.
 const rejectedByEngine = "engine"
 
@@ -86,19 +98,11 @@ type shownRequest struct {
 }
 
 // curlLines returns command lines that send a request: the POST, with its body on standard input, since 10,000 URLs are more than an
-// argument may have; and, for one URL, the GET of https://www.indexnow.org/documentation.
+// argument may have; and, for one URL, the GET.
 func curlLines(r indexnow.Request) []string {
 	lines := []string{fmt.Sprintf("curl -sS -H 'Content-Type: application/json; charset=utf-8' --data-binary @- %s <<'END'\n%s\nEND", quoted(r.URL), r.Body)}
-	var body struct {
-		Key, KeyLocation string
-		URLList          []string
-	}
-	if err := json.Unmarshal(r.Body, &body); err == nil && len(body.URLList) == 1 {
-		query := url.Values{"url": body.URLList, "key": {body.Key}}
-		if body.KeyLocation != "" {
-			query.Set("keyLocation", body.KeyLocation)
-		}
-		lines = append(lines, "curl -sS "+quoted(r.URL+"?"+query.Encode()))
+	if r.GET != "" {
+		lines = append(lines, "curl -sS "+quoted(r.GET))
 	}
 	return lines
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ampcors/ampcors/cacheurl"
 )
 
 // A cache answers as AMP's document says, and each answer has its own result.
@@ -118,3 +120,45 @@ func TestTheAgeOfACopy(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The list is printed as a configuration reads it, and compared with another one only because the user asks for it.
+func TestCachesAreComparedWithAnotherList(t *testing.T) {
+	code, stdout, stderr := run(t, "", "caches")
+	printed, err := cacheurl.ParseCaches(strings.NewReader(stdout))
+	if code != exitClean || err != nil || !slices.Equal(printed, cacheurl.DefaultCaches()) {
+		t.Errorf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	}
+	served, status := stdout, http.StatusOK
+	w := useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, served)
+	})
+	const at = "https://cdn.ampproject.org/caches.json"
+	for _, test := range []struct {
+		served string
+		status int
+		args   string
+		code   int
+		want   string
+	}{
+		{stdout, 200, "caches --compare " + at, exitClean, "the same "},
+		{strings.Replace(stdout, `"www.bing-amp.net"`, `"frames.example"`, 1), 200, "caches --compare " + at, exitFindings, "changed: bing, thirdPartyFrameDomainSuffix: \"frames.example\", was \"www.bing-amp.net\"\n"},
+		{strings.Replace(stdout, `"id": "bing"`, `"id": "other"`, 1), 200, "caches --compare " + at, exitFindings, "new: other, www.bing-amp.com\ngone: bing, www.bing-amp.com\n"},
+		{"{}", 200, "caches --compare " + at, exitFindings, "names no cache"},
+		{"", 503, "caches --compare " + at, exitLater, "the answer is 503"},
+		{"", 404, "caches --compare " + at, exitFindings, "the answer is 404"},
+		{stdout, 200, "caches --compare " + otherCaches(t), exitFindings, "new: other, cache.example\ngone: google, cdn.ampproject.org\n"},
+		{stdout, 200, "caches --compare nowhere.json", exitUsage, "nowhere.json"},
+		{stdout, 200, "caches --caches " + at, exitUsage, "ampcors caches --compare " + at + " shows how"},
+		{stdout, 200, "caches more", exitUsage, ""},
+	} {
+		served, status = test.served, test.status
+		code, stdout, stderr := run(t, "", strings.Fields(test.args)...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%s: exit code %d; want %d\n%s%s", test.args, code, test.code, stdout, stderr)
+		}
+	}
+	if len(w.seen) != 6 {
+		t.Errorf("asked for %q", w.seen)
+	}
+}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -41,6 +43,9 @@ func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 	if *f == "" {
 		return cacheurl.DefaultCaches(), nil
 	}
+	if isURL(string(*f)) {
+		return nil, fmt.Errorf("--caches reads a file, and %s is a URL; ampcors caches --compare %[1]s shows how that list differs from the built-in one", string(*f))
+	}
 	file, err := os.Open(string(*f))
 	if err != nil {
 		return nil, err
@@ -51,4 +56,101 @@ func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 		return nil, fmt.Errorf("%s: %w", string(*f), err)
 	}
 	return caches, nil
+}
+
+func newCaches() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "caches",
+		Short: "Print the AMP Caches that are trusted, or compare them with another list",
+		Long: "Print the AMP Caches that are trusted as JSON, for the member cachesFile of a configuration. With --compare, print instead which caches of another list are new, gone or changed. Servers fetch no list: a cache that is trusted can show any page as any publisher's, so a person decides.\n\n" +
+			"Exit codes: 0 the lists are the same, or none is compared, 1 they differ, 2 wrong usage, 3 the other list cannot be fetched now.",
+		Example: "  ampcors caches >caches.json\n  ampcors caches --compare https://cdn.ampproject.org/caches.json",
+		Args:    noArgs,
+	}
+	caches := addCaches(cmd)
+	compare := cmd.Flags().String("compare", "", "file or URL of a list such as https://cdn.ampproject.org/caches.json, which is fetched because you ask for it")
+	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		known, err := caches.read()
+		if err != nil {
+			return err
+		}
+		if *compare == "" {
+			return writeJSON(cmd.OutOrStdout(), map[string]any{"caches": known})
+		}
+		client, err := resolvingClient(*resolve, false)
+		if err != nil {
+			return err
+		}
+		other, err := otherCachesOf(cmd.Context(), client, *compare)
+		if err != nil {
+			return err
+		}
+		differences := differencesOf(known, other)
+		for _, line := range differences {
+			fmt.Fprintln(cmd.OutOrStdout(), line)
+		}
+		if len(differences) > 0 {
+			return exitError{code: exitFindings}
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "the same %s: %s\n", count(len(known), "cache", "caches"), strings.Join(cacheIDs(known), ", "))
+		return nil
+	}
+	return cmd
+}
+
+// otherCachesOf reads the list with which the caches are compared.
+func otherCachesOf(ctx context.Context, client *http.Client, name string) ([]cacheurl.Cache, error) {
+	if !isURL(name) {
+		file := cachesFile(name)
+		return file.read()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, name, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", "ampcors-caches")
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, exitError{exitLater, fmt.Errorf("%s: %w", name, withoutURL(err))}
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		code := exitFindings
+		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+			code = exitLater
+		}
+		return nil, exitError{code, fmt.Errorf("%s: the answer is %d; want 200", name, resp.StatusCode)}
+	}
+	caches, err := cacheurl.ParseCaches(resp.Body)
+	if err != nil {
+		return nil, exitError{exitFindings, fmt.Errorf("%s: %w", name, err)}
+	}
+	return caches, nil
+}
+
+// differencesOf returns a line for each cache that only one of the lists has, or that differs.
+func differencesOf(known, other []cacheurl.Cache) (lines []string) {
+	for _, c := range other {
+		i := slices.IndexFunc(known, func(k cacheurl.Cache) bool { return k.ID == c.ID })
+		if i < 0 {
+			lines = append(lines, fmt.Sprintf("new: %s, %s", c.ID, c.CacheDomain))
+			continue
+		}
+		for _, member := range [][3]string{
+			{"name", known[i].Name, c.Name}, {"docs", known[i].Docs, c.Docs}, {"cacheDomain", known[i].CacheDomain, c.CacheDomain},
+			{"updateCacheApiDomainSuffix", known[i].UpdateCacheAPIDomainSuffix, c.UpdateCacheAPIDomainSuffix},
+			{"thirdPartyFrameDomainSuffix", known[i].ThirdPartyFrameDomainSuffix, c.ThirdPartyFrameDomainSuffix},
+		} {
+			if member[1] != member[2] {
+				lines = append(lines, fmt.Sprintf("changed: %s, %s: %q, was %q", c.ID, member[0], member[2], member[1]))
+			}
+		}
+	}
+	for _, k := range known {
+		if !slices.ContainsFunc(other, func(c cacheurl.Cache) bool { return c.ID == k.ID }) {
+			lines = append(lines, fmt.Sprintf("gone: %s, %s", k.ID, k.CacheDomain))
+		}
+	}
+	return lines
 }

@@ -952,3 +952,34 @@ func TestASitemapThatMayBeReadableLater(t *testing.T) {
 		}
 	}
 }
+
+// README's line for a CI passes if all is right or a later run tries again, and its table has the endpoints.
+func TestREADMEsPartAboutCI(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^    (ampcors submit .* \|\| .*)$`).FindSubmatch(readme)
+	if line == nil {
+		t.Fatal("README has no such line")
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("there is no sh")
+	}
+	for code := range 4 {
+		err := exec.Command(shell, "-c", fmt.Sprintf("ampcors() { return %d; }\n%s", code, line[1])).Run()
+		if (err == nil) != (code == exitClean || code == exitLater) {
+			t.Errorf("exit code %d: %v", code, err)
+		}
+	}
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	for name, endpoint := range engines {
+		if !bytes.Contains(readme, []byte("| `"+name+"` | `"+endpoint+"` |")) {
+			t.Errorf("README's table does not have %s", name)
+		}
+		if code, stdout, _ := run(t, "", "submit", "--endpoint", name, "--dry-run", "https://www.example.com/"); code != exitClean || !strings.HasPrefix(stdout, "POST "+endpoint+"\n") {
+			t.Errorf("%s: %s", name, stdout)
+		}
+	}
+}

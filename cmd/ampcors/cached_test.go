@@ -137,25 +137,25 @@ func TestCachesAreComparedWithAnotherList(t *testing.T) {
 	for _, test := range []struct {
 		served string
 		status int
-		args   string
+		args   []string
 		code   int
 		want   string
 	}{
-		{stdout, 200, "caches --compare " + at, exitClean, "the same "},
-		{strings.Replace(stdout, `"www.bing-amp.net"`, `"frames.example"`, 1), 200, "caches --compare " + at, exitFindings, "changed: bing, thirdPartyFrameDomainSuffix: \"frames.example\", was \"www.bing-amp.net\"\n"},
-		{strings.Replace(stdout, `"id": "bing"`, `"id": "other"`, 1), 200, "caches --compare " + at, exitFindings, "new: other, www.bing-amp.com\ngone: bing, www.bing-amp.com\n"},
-		{"{}", 200, "caches --compare " + at, exitFindings, "names no cache"},
-		{"", 503, "caches --compare " + at, exitLater, "the answer is 503"},
-		{"", 404, "caches --compare " + at, exitFindings, "the answer is 404"},
-		{stdout, 200, "caches --compare " + otherCaches(t), exitFindings, "new: other, cache.example\ngone: google, cdn.ampproject.org\n"},
-		{stdout, 200, "caches --compare nowhere.json", exitUsage, "nowhere.json"},
-		{stdout, 200, "caches --caches " + at, exitUsage, "ampcors caches --compare " + at + " shows how"},
-		{stdout, 200, "caches more", exitUsage, ""},
+		{stdout, 200, []string{"caches", "--compare", at}, exitClean, "the same "},
+		{strings.Replace(stdout, `"www.bing-amp.net"`, `"frames.example"`, 1), 200, []string{"caches", "--compare", at}, exitFindings, "changed: bing, thirdPartyFrameDomainSuffix: \"frames.example\", was \"www.bing-amp.net\"\n"},
+		{strings.Replace(stdout, `"id": "bing"`, `"id": "other"`, 1), 200, []string{"caches", "--compare", at}, exitFindings, "new: other, www.bing-amp.com\ngone: bing, www.bing-amp.com\n"},
+		{"{}", 200, []string{"caches", "--compare", at}, exitFindings, "names no cache"},
+		{"", 503, []string{"caches", "--compare", at}, exitLater, "the answer is 503"},
+		{"", 404, []string{"caches", "--compare", at}, exitFindings, "the answer is 404"},
+		{stdout, 200, []string{"caches", "--compare", otherCaches(t)}, exitFindings, "new: other, cache.example\ngone: google, cdn.ampproject.org\n"},
+		{stdout, 200, []string{"caches", "--compare", "nowhere.json"}, exitUsage, "nowhere.json"},
+		{stdout, 200, []string{"caches", "--caches", at}, exitUsage, "ampcors caches --compare " + at + " shows how"},
+		{stdout, 200, []string{"caches", "more"}, exitUsage, ""},
 	} {
 		served, status = test.served, test.status
-		code, stdout, stderr := run(t, "", strings.Fields(test.args)...)
+		code, stdout, stderr := run(t, "", test.args...)
 		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
-			t.Errorf("%s: exit code %d; want %d\n%s%s", test.args, code, test.code, stdout, stderr)
+			t.Errorf("%q: exit code %d; want %d\n%s%s", test.args, code, test.code, stdout, stderr)
 		}
 	}
 	if len(w.seen) != 6 {

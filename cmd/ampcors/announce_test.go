@@ -953,6 +953,65 @@ func TestASitemapThatMayBeReadableLater(t *testing.T) {
 	}
 }
 
+func TestASitemapWithoutASchemeIsNamed(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	for name, hint := range map[string]bool{"www.example.com/sitemap.xml": true, "sitemap.xml": false, "../nowhere/s.xml": false} {
+		code, _, stderr := run(t, "", "submit", "--sitemap", name)
+		if code != exitUsage || strings.Contains(stderr, "begins with a scheme: https://"+name) != hint {
+			t.Errorf("%s: exit code %d, %s", name, code, stderr)
+		}
+	}
+}
+
+// A sitemap that can never be read does not keep the others from being announced, and is named in each run.
+func TestABadSitemapBesideAGoodOne(t *testing.T) {
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	pages, downs := "https://www.example.com/1\nhttps://www.example.com/2\n", 0
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/good.txt":
+			io.WriteString(w, pages)
+		case "/bad.xml":
+			io.WriteString(w, "<urlset><url><loc>https://www.example.com/?a&b</loc></url></urlset>")
+		case "/down.xml":
+			w.WriteHeader(downs)
+		}
+	})
+	state := filepath.Join(t.TempDir(), "state.json")
+	for i, step := range []struct {
+		pages  string
+		down   int
+		args   string
+		code   int
+		stderr []string
+		stdout string
+	}{
+		{pages, 503, "down.xml", exitFindings, []string{"/bad.xml: its XML has an error at line 1: an &", "nothing is recorded, because a later run may read"}, ""},
+		{pages, 404, "down.xml", exitFindings, []string{"/bad.xml: its XML has an error at line 1: an &", "the answer is 404", "2 pages are recorded"}, ""},
+		{pages, 0, "", exitFindings, []string{"/bad.xml: its XML"}, ""},
+		{"https://www.example.com/1\nhttps://www.example.com/3\n", 0, "", exitFindings, []string{"/bad.xml: its XML"}, "www.example.com: 1 URL accepted\n"},
+		{"https://www.example.com/1\n", 0, "--gone", exitFindings, []string{"no page is taken to be gone, because not everything could be read"}, ""},
+	} {
+		pages, downs = step.pages, step.down
+		args := []string{"submit", "--state", state, "--sitemap", "https://www.example.com/good.txt", "--sitemap", "https://www.example.com/bad.xml"}
+		switch step.args {
+		case "down.xml":
+			args = append(args, "--sitemap", "https://www.example.com/down.xml")
+		case "--gone":
+			args = append(args, "--gone")
+		}
+		code, stdout, stderr := run(t, "", args...)
+		for _, want := range step.stderr {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("step %d: %s; want %s", i, stderr, want)
+			}
+		}
+		if code != step.code || stdout != step.stdout {
+			t.Errorf("step %d: exit code %d\n%s\n%s", i, code, stdout, stderr)
+		}
+	}
+}
+
 // README's line for a CI passes if all is right or a later run tries again, and its table has the endpoints.
 func TestREADMEsPartAboutCI(t *testing.T) {
 	readme, err := os.ReadFile("README.md")

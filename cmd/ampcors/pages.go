@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -238,6 +239,9 @@ func exist(sitemaps ...string) error {
 			continue
 		}
 		if _, err := os.Stat(name); err != nil {
+			if host, _, hasPath := strings.Cut(filepath.ToSlash(name), "/"); hasPath && strings.Contains(strings.Trim(host, "."), ".") {
+				return fmt.Errorf("%w; a sitemap on the web begins with a scheme: https://%s", err, name)
+			}
 			return err
 		}
 	}

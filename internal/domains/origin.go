@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 // MaxOrigin is the length of the longest origin that can be allowed:
 // "https://", a domain, and a port.
 const MaxOrigin = len("https://") + MaxDomain + len(":65535")
+
+// appSchemes are those of frameworks for apps. Every app that is made with one has the same origin.
+var appSchemes = []string{"app", "capacitor", "file", "ionic", "tauri"}
 
 // CheckOrigin returns why value is not an origin as browsers serialize it. Only that form
 // can be equal to an Origin header.
@@ -28,6 +32,16 @@ func CheckOrigin(value string) *Problem {
 		return &Problem{Code: badvalue.OutOfRange, Reason: fmt.Sprintf("is longer than %d bytes", MaxOrigin), Want: example}
 	}
 	u, err := url.Parse(value)
+	scheme, rest, hasScheme := strings.Cut(value, "://")
+	switch {
+	case strings.ContainsAny(value, ", ") && strings.Count(value, "://") != 1:
+		return &Problem{Reason: "is several origins in one text", Want: "an element of the list for each"}
+	case strings.HasPrefix(rest, "*."):
+		return &Problem{Code: badvalue.Unsafe, Reason: "is a pattern, and origins are compared byte by byte", Want: fmt.Sprintf("%q in publishers, which allows own pages and those on AMP Caches", rest)}
+	case hasScheme && slices.Contains(appSchemes, scheme):
+		return &Problem{Code: badvalue.Unsafe, Reason: "is the origin of every app that is made with that framework",
+			Want: "no entry; requests that the app sends itself, and not its web view, need no CORS"}
+	}
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return &Problem{Reason: "is not an http or https origin", Want: example}
 	}

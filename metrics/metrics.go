@@ -32,6 +32,7 @@ type Counts struct {
 	Source    *source.Stats      // nil if there is none
 	Config    *configfile.Status // nil if there is no file
 	Filter    *Filter            // nil if there is none
+	Build     string             // the version of the program; "" if it is not exported
 }
 
 // Of returns the counts of a Middleware, and of its Source and of its file, which may be nil.
@@ -62,6 +63,8 @@ type Metric struct {
 
 // The metrics. Those of the Source are missing without one.
 var (
+	build = metric("build_info", "gauge", "1, with the version of the program.", "version")
+
 	decisions = metric("decisions_total", "counter", "Requests by the reason of the decision, and by whether they were allowed.",
 		"allowed", "reason")
 	ofCache = metric("cache_requests_total", "counter", "Allowed requests of publishers' pages on an AMP Cache.", "cache")
@@ -76,7 +79,7 @@ var (
 	avoided = metric("source_avoided_lookups_total", "counter",
 		"Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the Source failed.", "by")
 	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got 503 or a stale answer: "+
-		"busy (too many lookups) or circuitOpen (the Source failed just before).", "by")
+		"busy (too many lookups) or circuit_open (the Source failed just before).", "by")
 	refreshes = metric("source_refreshes_total", "counter",
 		"The part of the lookups that was made in the background before an answer expired.")
 	entries   = metric("source_entries", "gauge", "Answers in memory: publishers, negatives and prefixes.", "kind")
@@ -112,6 +115,9 @@ func (c Counts) Samples() (samples []Sample) {
 	add := func(m *Metric, value float64, labels ...string) {
 		samples = append(samples, Sample{Metric: m, LabelValues: labels, Value: value})
 	}
+	if c.Build != "" {
+		add(build, 1, c.Build)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(c.Decisions.Requests)) {
 		add(decisions, float64(c.Decisions.Requests[reason]), strconv.FormatBool(reason.Allowed()), reason.String())
 	}
@@ -140,7 +146,7 @@ func (c Counts) Samples() (samples []Sample) {
 	add(avoided, float64(s.Coalesced), "coalesced")
 	add(avoided, float64(s.Stale), "stale")
 	add(rejected, float64(s.Busy), "busy")
-	add(rejected, float64(s.CircuitOpen), "circuitOpen")
+	add(rejected, float64(s.CircuitOpen), "circuit_open")
 	add(refreshes, float64(s.Refreshes))
 	add(entries, float64(s.Publishers), "publishers")
 	add(entries, float64(s.Negatives), "negatives")
@@ -168,7 +174,10 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// Handler answers with what counts returns, in the text format. counts must be safe for concurrent use by
+// started is nearly when the process started: package collector leaves it to Prometheus' own library.
+var started = time.Now()
+
+// Handler answers with what counts returns, in the text format, and with process_start_time_seconds. counts must be safe for concurrent use by
 // multiple goroutines. Only Prometheus should reach it.
 func Handler(counts func() Counts) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -193,6 +202,7 @@ func Handler(counts func() Counts) http.Handler {
 			}
 			fmt.Fprintf(&b, " %v\n", s.Value)
 		}
+		fmt.Fprintf(&b, "# HELP %[1]s When the program started, in seconds since 1970.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", "process_start_time_seconds", started.Unix())
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = b.WriteTo(w) // if it fails, the client is gone
 	})

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -53,7 +55,8 @@ func newServeAuthz() *cobra.Command {
 	}
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
-	metricsAt := cmd.Flags().String("metrics", "", "address at which Prometheus gets /metrics, such as 127.0.0.1:9001; if empty, there are none")
+	metricsAt := cmd.Flags().String("metrics", "", "address of /metrics, for Prometheus, and of /healthz and /readyz, such as 127.0.0.1:9001; if empty, there are none")
+	logFormat := cmd.Flags().String("log-format", "text", "text or json: one object on each line")
 	caches := addCaches(cmd)
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
 	var d database
@@ -66,7 +69,15 @@ func newServeAuthz() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		var logHandler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
+		switch *logFormat {
+		case "text":
+		case "json":
+			logHandler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
+		default:
+			return fmt.Errorf("--log-format %q is unknown; want text or json", *logFormat)
+		}
+		log := slog.New(logHandler)
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
@@ -105,7 +116,13 @@ func newServeAuthz() *cobra.Command {
 				return exitError{exitUntested, err}
 			}
 			mux := http.NewServeMux()
-			mux.Handle("GET /metrics", metrics.Handler(func() metrics.Counts { return metrics.Of(mw, publishers, watcher) }))
+			mux.Handle("GET /metrics", metrics.Handler(func() metrics.Counts {
+				counts := metrics.Of(mw, publishers, watcher)
+				counts.Build = version()
+				return counts
+			}))
+			mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+			mux.Handle("GET /readyz", &readiness{mw: mw, publishers: publishers})
 			handlers[other] = mux
 			*metricsAt = other.Addr().String()
 		}
@@ -136,6 +153,28 @@ func newServeAuthz() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// A readiness answers /readyz: 200 once the server can decide, and from then on. A configuration is always in force. With a database, the
+// server is ready if that has answered once, or if the file lists publishers.
+type readiness struct {
+	mw         *ampcors.Middleware
+	publishers *source.Source // nil without a database
+	isReady    atomic.Bool
+}
+
+func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if !r.isReady.Load() {
+		if r.publishers != nil && r.mw.Stats().Publishers == 0 {
+			// A name that nobody has: the answer is no, but it is one.
+			if answer := r.publishers.Find(request.Context(), "readyz.invalid"); answer.Err != nil {
+				http.Error(w, "not ready: no publisher is listed, and the database has not answered yet", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		r.isReady.Store(true)
+	}
+	_, _ = io.WriteString(w, "ok\n")
 }
 
 // answerUntil answers until ctx is done, and then ends what was begun.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source"
 )
 
 func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
@@ -33,13 +37,22 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 	}
 	write("www.other.example")
 	s.within(t, "the changed file is applied", func() bool { return ask("https://www-other-example.cdn.ampproject.org") == http.StatusOK })
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/": 404} {
+		resp, err := http.Get("http://" + s.metrics() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("%s: %s; want %d", path, resp.Status, want)
+		}
+	}
 	resp, err := http.Get("http://" + s.metrics() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	for _, want := range []string{`ampcors_decisions_total{allowed="false",reason="publisher_not_allowed"} `, "\nampcors_config_in_force 1\n", "\nampcors_listed_publishers 1\n"} {
+	for _, want := range []string{`ampcors_decisions_total{allowed="false",reason="publisher_not_allowed"} `, "\nampcors_config_in_force 1\n", "\nampcors_listed_publishers 1\n", "\nampcors_build_info{version=\"", "\nprocess_start_time_seconds 1"} {
 		if err != nil || !strings.Contains(string(body), want) {
 			t.Errorf("the metrics lack %q: %s, %v", want, body, err)
 		}
@@ -53,6 +66,71 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 	}
 	if code, _, stderr := run(t, "", "health", s.url); code != exitFindings || !strings.Contains(stderr, "refused") {
 		t.Errorf("health of a server that has ended: %d, %s", code, stderr)
+	}
+}
+
+// With a database and no list, the server is ready once the database has answered, and stays ready when it fails.
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	problem := &down
+	publishers, err := source.New(source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return "", *problem }}, source.Config{NegativeTTL: time.Nanosecond, TTL: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer publishers.Close()
+	for _, listed := range [][]string{nil, {"www.example.com"}} {
+		mw, err := ampcors.New(ampcors.Config{Publishers: listed, Source: publishers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &readiness{mw: mw, publishers: publishers}
+		ask := func() int {
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+			return w.Code
+		}
+		*problem = down
+		if got, want := ask(), map[bool]int{true: 200, false: 503}[listed != nil]; got != want {
+			t.Errorf("%q, and the database is down: %d; want %d", listed, got, want)
+		}
+		*problem = nil
+		for ask() != 200 { // a circuit breaker may be open
+			time.Sleep(time.Millisecond)
+		}
+		*problem = down
+		if got := ask(); got != 200 {
+			t.Errorf("%q, and the database is down later: %d", listed, got)
+		}
+	}
+}
+
+func TestTheLogIsJSON(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var log servertest.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"serve-authz", "--proxy", "nginx", "--listen", "127.0.0.1:0", "--config", file, "--log-format", "json"})
+	root.SetErr(&log)
+	ended := make(chan int, 1)
+	go func() { ended <- execute(ctx, root) }()
+	for !strings.Contains(log.String(), `"msg":"ampcors: answering","proxy":"nginx"`) {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-ended
+	for line := range strings.Lines(log.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%s", line)
+		}
+	}
+	if code, _, stderr := run(t, "", "serve-authz", "--proxy", "nginx", "--config", file, "--log-format", "xml"); code != exitUsage || !strings.Contains(stderr, "want text or json") {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
 

@@ -107,7 +107,11 @@ ampcors_source_listening 1
 		counts.Filter = &metrics.Filter{Publishers: 7, BuiltAt: time.Unix(1_700_000_000, 0)}
 		return counts
 	}).ServeHTTP(answer, nil)
-	if err := testutil.GatherAndCompare(registry, answer.Body); err != nil {
+	text, process, _ := strings.Cut(answer.Body.String(), "# HELP process_start_time_seconds ") // which Prometheus' own library has
+	if !strings.Contains(process, "\nprocess_start_time_seconds 1") {
+		t.Errorf("%s", process)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(text)); err != nil {
 		t.Error(err)
 	}
 	families, err := registry.Gather()
@@ -172,7 +176,7 @@ func TestEachCountOfASourceIsExported(t *testing.T) {
 	for name, want := range map[string]float64{
 		"lookups_total ok": 6, "lookups_total error": 3, "refreshes_total": 2, "waiting_lookups": 11,
 		"avoided_lookups_total coalesced": 4, "avoided_lookups_total stale": 10,
-		"rejected_lookups_total busy": 6, "rejected_lookups_total circuitOpen": 7,
+		"rejected_lookups_total busy": 6, "rejected_lookups_total circuit_open": 7,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v, %t; want %v", name, value, ok, want)

@@ -22,7 +22,7 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check file",
 		Short: "Check a configuration file, and show what it allows",
-		Long: "Check a configuration file, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
+		Long: "Check a configuration file, or a list of publishers with one on each line, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
 			"With a database, also check that serve-authz with the same flags can look up publishers in it. The exit code is 3 if it cannot.",
 		Example: "  ampcors check config.json\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
 	}
@@ -47,11 +47,15 @@ func newCheck() *cobra.Command {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
-		cfg, err := configfile.File{Path: args[0], CachesFile: string(*caches), Set: func(cfg *ampcors.Config) {
+		read, err := configurationIn(args[0], string(*caches), func(cfg *ampcors.Config) {
 			if *hasDatabase || d.address() != "" {
 				cfg.Source = new(source.Source) // it is never asked
 			}
-		}}.Config()
+		})
+		if err != nil {
+			return err
+		}
+		cfg, err := read.Config()
 		err = withoutDatabase(err, "--database, "+databaseEnv+" or --with-database")
 		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && (unread.Path == args[0] || unread.Path == string(*caches)) {
 			return err
@@ -66,6 +70,11 @@ func newCheck() *cobra.Command {
 		}
 		for _, warning := range cfg.Warnings() {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+		}
+		for _, p := range cfg.Publishers {
+			if base, isPattern := strings.CutPrefix(p, "*."); isPattern && getsHash("www."+base) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %q: AMP Caches give names below it a hash prefix, such as www.%s, and a pattern matches no hash: list each of them by itself\n", p, base)
+			}
 		}
 		if *output == formatJSON {
 			data, err := configfile.Marshal(cfg)
@@ -93,6 +102,12 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
+// getsHash reports whether an implementation that is known gives a domain its hash prefix.
+func getsHash(domain string) bool {
+	found, err := cacheurl.Prefixes(domain)
+	return err == nil && len(found) > 0 && len(found[len(found)-1].By) > 0
+}
+
 // summary returns a text that says what a configuration allows.
 func summary(cfg ampcors.Config, cachesFile string) string {
 	var b strings.Builder
@@ -102,7 +117,7 @@ func summary(cfg ampcors.Config, cachesFile string) string {
 			patterns++
 		}
 	}
-	fmt.Fprintf(&b, "publishers: %d, and %d patterns", len(cfg.Publishers)-patterns, patterns)
+	fmt.Fprintf(&b, "publishers: %d, and %s", len(cfg.Publishers)-patterns, count(patterns, "pattern", "patterns"))
 	line := func(name string, values []string) {
 		if len(values) > 0 {
 			fmt.Fprintf(&b, "\n%s: %s", name, strings.Join(values, ", "))

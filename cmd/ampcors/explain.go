@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -39,7 +39,10 @@ func newExplain() *cobra.Command {
 			return err
 		}
 		mw, cfg, end, err := middleware(*file, *publishers, caches, &d)
-		if err != nil {
+		isPartly := errors.Is(err, errPartly)
+		if isPartly {
+			complain(cmd.ErrOrStderr(), err.Error())
+		} else if err != nil {
 			return err
 		}
 		defer end()
@@ -70,6 +73,9 @@ func newExplain() *cobra.Command {
 			if host, _, _ := strings.Cut(origin, ":"); hint == "" && !strings.Contains(origin, "://") && strings.Contains(host, ".") {
 				hint = fmt.Sprintf("An origin begins with its scheme; want %q.", "https://"+origin)
 			}
+			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
+				hint = hashHint(cfg, origin)
+			}
 			if hint != "" {
 				explained.Steps = append(explained.Steps, step{Name: "hint", Value: hint})
 			}
@@ -78,12 +84,35 @@ func newExplain() *cobra.Command {
 			}
 			return explained, nil
 		})
+		if isPartly && code == exitClean {
+			code = exitFindings
+		}
 		if err == nil && code != exitClean {
 			err = exitError{code: code}
 		}
 		return err
 	}
 	return cmd
+}
+
+// usualLabels are those of hosts that a pattern is often for.
+var usualLabels = []string{"www", "amp", "m", "mobile", "news", "blog", "shop", "en"}
+
+// hashHint says whose hash prefix an origin has, if that is a usual host below a pattern, and otherwise how to find out.
+func hashHint(cfg ampcors.Config, origin string) string {
+	hash, _, _ := strings.Cut(strings.TrimPrefix(origin, "https://"), ".")
+	for _, p := range cfg.Publishers {
+		base, isPattern := strings.CutPrefix(p, "*.")
+		if !isPattern {
+			continue
+		}
+		for _, label := range usualLabels {
+			if prefix, err := cacheurl.HashPrefix(label + "." + base); err == nil && prefix == hash {
+				return fmt.Sprintf("This is the hash prefix of %s.%s. %q does not match a hash: list %[1]s.%[2]s by itself.", label, base, p)
+			}
+		}
+	}
+	return "ampcors reverse --among FILE says which of the domains in a file has this hash prefix. List that domain by itself."
 }
 
 // explainSenders explains the requests of emails, with version 1 at each client.
@@ -161,8 +190,16 @@ func middleware(file string, publishers []string, caches *cachesFile, d *databas
 		used = *cfg
 	}
 	if file != "" {
-		mw, err = configfile.File{Path: file, CachesFile: string(*caches), Set: add}.New()
-		err = withoutDatabase(err, "--database or "+databaseEnv)
+		var read configuration
+		if read, err = configurationIn(file, string(*caches), add); err == nil {
+			if mw, err = read.New(); err != nil && isInEntries(err) {
+				var partly *ampcors.Middleware
+				if partly, used = withoutWrongEntries(used); partly != nil {
+					return partly, used, end, fmt.Errorf("%w\n%w", err, errPartly)
+				}
+			}
+			err = withoutDatabase(err, "--database or "+databaseEnv)
+		}
 	} else {
 		var cfg ampcors.Config
 		if cfg.Caches, err = caches.read(); err == nil {

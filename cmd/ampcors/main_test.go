@@ -143,6 +143,66 @@ func TestConversions(t *testing.T) {
 }
 
 // --caches names the caches that are trusted, where the file names none.
+// A list is checked and explained as a configuration is, and a Caddyfile is named.
+func TestAListOfPublishersIsAConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	list, caches := write("pub.txt", "# ours\nwww.example.com\n*.example.org\n"), otherCaches(t)
+	idn := write("idn.txt", "*.bücher.example\n*.in--trouble.com\nin--trouble.com\n")
+	wrong := write("config.json", `{"publishers": ["www.example.com", "https://b.example/"], "origins": ["*"]}`)
+	cut := write("cut.txt", "www.example.com\nwww.exam")
+	hash, err := cacheurl.HashPrefix("www.bücher.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := cacheurl.HashPrefix("in--trouble.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const allowed = "https://www-example-com.cdn.ampproject.org"
+	for _, test := range []struct {
+		args  []string
+		stdin string
+		code  int
+		want  string
+	}{
+		{[]string{"check", list}, "", exitClean, "publishers: 1, and 1 pattern\n"},
+		{[]string{"check", "--caches", caches, list}, "", exitClean, "caches: other (as " + caches + " says)"},
+		{[]string{"check", write("bad.txt", "www.example.com\nhttps://b.example\n")}, "", exitFindings, "bad.txt:2:1: \"https://b.example\" has a scheme"},
+		{[]string{"check", cut}, "", exitFindings, "the file may be truncated"},
+		{[]string{"check", write("Caddyfile", "localhost\nampcors {\n}\n")}, "", exitUsage, "Caddyfile is a Caddyfile; caddy validate --config "},
+		{[]string{"check", write("site.caddy", "{\n\torder ampcors first\n}\n")}, "", exitUsage, "site.caddy is a Caddyfile"},
+		{[]string{"check", write("text.json", "www.example.com\n")}, "", exitFindings, "is not JSON"},
+		{[]string{"check", idn}, "", exitClean, `warning: "*.in--trouble.com": AMP Caches give names below it a hash prefix`},
+		{[]string{"explain", "--config", list, allowed}, "", exitClean, "Reason: cache_origin."},
+		{[]string{"explain", "--config", idn, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "This is the hash prefix of www.bücher.example. \"*.bücher.example\" does not match a hash: list www.bücher.example by itself."},
+		{[]string{"explain", "--config", list, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "ampcors reverse --among FILE says which"},
+		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "Reason: cache_origin."},
+		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "a server keeps its last good configuration"},
+		{[]string{"explain", "--config", cut, allowed}, "", exitFindings, "Reason: cache_origin."},
+		{[]string{"reverse", "--among", idn, other, "https://" + other + ".cdn.ampproject.org"}, "", exitClean, "in--trouble.com\nin--trouble.com\n"},
+		{[]string{"reverse", "--among", "-", hash}, "www.bücher.example # ours\n", exitClean, "www.bücher.example\n"},
+		{[]string{"reverse", "--config", idn, other}, "", exitClean, "in--trouble.com\n"},
+		{[]string{"reverse", "--config", list, hash}, "", exitFindings, "is the hash prefix of none of the 2 domains in " + list},
+		{[]string{"reverse", hash}, "", exitFindings, "--among FILE or --config FILE tries it"},
+		{[]string{"reverse", "--among", "-"}, hash, exitUsage, "so the prefixes are arguments"},
+		{[]string{"reverse", "--among", "nowhere.txt", hash}, "", exitUsage, "nowhere.txt"},
+		{[]string{"reverse", "http://www-example-com.cdn.ampproject.org"}, "", exitFindings, `has the scheme http, and pages on an AMP Cache have https; want "https://www-example-com.cdn.ampproject.org"`},
+	} {
+		code, stdout, stderr := run(t, test.stdin, test.args...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%q: exit code %d; want %d, %s\n%s%s", test.args, code, test.code, test.want, stdout, stderr)
+		}
+	}
+}
+
 func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 	otherIDs := ""
 	for _, c := range cacheurl.DefaultCaches()[2:] {
@@ -411,7 +471,7 @@ func TestCheck(t *testing.T) {
 	t.Run("valid", func(t *testing.T) {
 		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
 		code, stdout, stderr := run(t, "", "check", file)
-		want := "publishers: 1, and 1 patterns\ncaches: google (as the file says)\nmethods: GET, HEAD, POST\nrequest headers: Content-Type\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
+		want := "publishers: 1, and 1 pattern\ncaches: google (as the file says)\nmethods: GET, HEAD, POST\nrequest headers: Content-Type\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
 		if code != exitClean || stdout != want || stderr != "" {
 			t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, stdout, want, stderr)
 		}

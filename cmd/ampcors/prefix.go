@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/probe"
 )
@@ -93,14 +96,22 @@ func newReverse() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reverse [origin ...]",
 		Short:   "Print the publisher that a cache origin or a domain prefix names",
-		Example: "  ampcors reverse https://www-example-com.cdn.ampproject.org\n  ampcors reverse www-example-com",
+		Example: "  ampcors reverse https://www-example-com.cdn.ampproject.org\n  ampcors reverse www-example-com\n  ampcors reverse --among publishers.txt qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
+	among := cmd.Flags().String("among", "", "file with domains, one on each line, or - for standard input: a hash prefix is tried with each of them")
+	config := cmd.Flags().String("config", "", "configuration file or list of publishers: a hash prefix is tried with each publisher of it")
+	cmd.MarkFlagsMutuallyExclusive("among", "config")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		known, err := caches.read()
 		if err != nil {
 			return err
 		}
+		candidates, from, err := candidatesOf(cmd, args, *among, *config)
+		if err != nil {
+			return err
+		}
+		hashes := sync.OnceValue(func() map[string]string { return hashesOf(candidates) })
 		return answer(cmd, args, *output, func(arg string) (any, error) {
 			prefix := strings.TrimPrefix(arg, "https://")
 			for _, c := range known {
@@ -116,11 +127,63 @@ func newReverse() *cobra.Command {
 				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)
 			}
 			domain, err := cacheurl.PublisherDomain(prefix)
-			if err != nil {
+			switch {
+			case err == nil:
+				return domain, nil
+			case from == "" && isHash(prefix):
+				return nil, fmt.Errorf("%q: %w; --among FILE or --config FILE tries it with the domains there", arg, err)
+			case from == "" || !isHash(prefix):
 				return nil, fmt.Errorf("%q: %w", arg, err)
 			}
-			return domain, nil
+			if domain, ok := hashes()[prefix]; ok {
+				return domain, nil
+			}
+			return nil, fmt.Errorf("%q is the hash prefix of none of the %s in %s", arg, count(len(candidates), "domain", "domains"), from)
 		})
 	}
 	return cmd
+}
+
+func isHash(prefix string) bool { return len(prefix) == 52 && !strings.Contains(prefix, "-") }
+
+// candidatesOf returns the domains with which a hash prefix is tried, and where they are from.
+func candidatesOf(cmd *cobra.Command, args []string, among, config string) (domains []string, from string, err error) {
+	switch {
+	case config != "":
+		read, err := configurationIn(config, "", func(cfg *ampcors.Config) { domains = cfg.Publishers })
+		if err != nil {
+			return nil, "", err
+		}
+		if _, err := read.Config(); len(domains) == 0 && err != nil {
+			return nil, "", err
+		}
+		return domains, config, nil
+	case among == "-":
+		if len(args) == 0 {
+			return nil, "", errors.New("--among - reads standard input, so the prefixes are arguments")
+		}
+		domains, err = stdinLines(cmd)
+		return domains, "standard input", err
+	case among != "":
+		file, err := os.Open(among)
+		if err != nil {
+			return nil, "", err
+		}
+		defer file.Close()
+		domains, err = lines(file)
+		return domains, among, err
+	}
+	return nil, "", nil
+}
+
+// hashesOf returns the domains by their hash prefixes. Lines that are no domain, such as patterns and comments, have none.
+func hashesOf(domains []string) map[string]string {
+	hashes := make(map[string]string, len(domains))
+	for _, line := range domains {
+		domain, _, _ := strings.Cut(line, "#")
+		if prefix, err := cacheurl.HashPrefix(strings.TrimSpace(domain)); err == nil {
+			hashes[prefix] = strings.TrimSpace(domain)
+		}
+	}
+	return hashes
 }

@@ -299,6 +299,7 @@ func TestEachReasonAndEachFieldIsWhereCONTRIBUTINGSays(t *testing.T) {
 		{"a reason", "decision_test.go", reasons},
 		{"a reason", "conformance/origins.json", reasons},
 		{"a reason", "README.md", denials},
+		{"a reason", "docs/OPERATIONS.md", denials},
 		{"a field of Config", "config.go", fields},
 		{"a field of Config", "configfile/schema.json", fields},
 		{"a field of Config", "configfile/configfile_test.go", fields},

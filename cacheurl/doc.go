@@ -65,6 +65,18 @@
 //   - Of IndexNow's document: it rejects a key that is not in the key file, and so seems to allow more in that file. Package indexnow serves
 //     the key alone, and its Verify wants nothing else, because what engines make of more is not documented.
 //
+// The English document is followed. Its translations, as they were on 2026-11-26, say other things in these places, which would give other
+// prefixes:
+//
+//   - Korean: a dot becomes two dots, and a prefix of exactly 63 characters is too long. The tables there have one hyphen, and "limited to 63".
+//   - Arabic: a prefix of more than 63 characters is valid.
+//   - Chinese: a hash prefix is for a name that is too long and also has one of the other properties. English and all implementations need one.
+//   - Russian: single hyphens become two in step 2; toolbox-cache-url doubles each, "hello--world" too. But its step 5 encodes the output of step 4,
+//     which is right, see above.
+//   - Japanese: punycode is "converted" first and "converted back" last, which is the other way round.
+//   - French and Italian: the example "a--b-example-com" becomes "ab.example.com". It is "a-b.example.com".
+//   - Spanish, Turkish, Indonesian and Vietnamese: the hash is not written in base32. The examples there are.
+//
 // # Hosts that share a prefix
 //
 // AMP's algorithm, or an official implementation of it, gives some hosts the prefix of

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
@@ -59,8 +60,16 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&cfg.Hold, "hold", 10*time.Minute, "how long a URL is held back after it was sent")
 	flags.DurationVar(&cfg.Timeout, "timeout", time.Minute, "how long a job may last: a search for pages that the engine rejects takes up to 64 rejected requests and as many accepted ones, and what is not sent by then is for the next job")
 	flags.DurationVar(&cfg.GiveUpAfter, "give-up-after", 24*time.Hour, "how long URLs of a host wait of which the engine accepts nothing")
+	logFormat := flags.String("log-format", "text", "text or json: one object on each line")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	switch *logFormat {
+	case "text":
+	case "json":
+		slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil))) // of package log, too
+	default:
+		return fmt.Errorf("-log-format %q is unknown; want text or json", *logFormat)
 	}
 
 	client, err := newClient(indexnow.Config{KeyLocations: locations, Endpoint: *endpoint, UserAgent: *agent}, *keys)
@@ -138,6 +147,14 @@ func handler(pool *pgxpool.Pool, outbox *Outbox) http.Handler {
 			http.Error(w, "the database has a problem", http.StatusServiceUnavailable)
 			log.Print(err)
 		}
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := pool.Ping(r.Context()); err != nil { // pages could not be taken
+			http.Error(w, "not ready: the database does not answer", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
 	})
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, r *http.Request) {
 		stats, err := outbox.Stats(r.Context())

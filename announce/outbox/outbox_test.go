@@ -527,6 +527,23 @@ func losesNoPageBesideOneThatIsRejected(t *testing.T, server *servertest.Server)
 
 func rejectsWhatIsNotAUrl(t *testing.T, server *servertest.Server) {
 	l := newLocal(t, server, time.Hour, 30*time.Second, ok)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		w := httptest.NewRecorder()
+		if handler(l.pool, l.Outbox).ServeHTTP(w, httptest.NewRequest("GET", path, nil)); w.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	down, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer down.Close()
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503} {
+		w := httptest.NewRecorder()
+		if handler(down, nil).ServeHTTP(w, httptest.NewRequest("GET", path, nil)); w.Code != want {
+			t.Errorf("%s without the database: %d; want %d", path, w.Code, want)
+		}
+	}
 	w := httptest.NewRecorder()
 	handler(l.pool, l.Outbox).ServeHTTP(w, httptest.NewRequest("POST", "/pages", strings.NewReader(pageURL+"\nftp://www.example.com/\n")))
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "ftp://www.example.com/") {
@@ -606,6 +623,13 @@ func TestTheKeysOfHostsAndFolders(t *testing.T) {
 	}
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
 	if err := run(t.Context(), []string{"-keys", file}); err == nil || !strings.Contains(err.Error(), "exclude each other") {
+		t.Error(err)
+	}
+}
+
+func TestTheFormatOfTheLog(t *testing.T) {
+	t.Parallel()
+	if err := run(t.Context(), []string{"-log-format", "xml"}); err == nil || !strings.Contains(err.Error(), "want text or json") {
 		t.Error(err)
 	}
 }

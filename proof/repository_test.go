@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"cmp"
 	"errors"
 	"go/ast"
 	"go/parser"
@@ -414,4 +415,24 @@ type nothing struct{}
 
 func (nothing) Import(path string) (*types.Package, error) {
 	return types.NewPackage(path, path[strings.LastIndexByte(path, '/')+1:]), nil
+}
+
+// Each module is kept up to date, and no entry is for a folder that is gone.
+func TestDependabotKnowsEachModule(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../.github/dependabot.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, err := os.ReadFile("../go.work")
+	if err != nil {
+		t.Skip("this is not the whole repository, but a module of it")
+	}
+	var want []string
+	for _, m := range regexp.MustCompile(`(?m)^\t\.(\S*)$`).FindAllSubmatch(work, -1) {
+		want = append(want, `"`+cmp.Or(string(m[1]), "/")+`"`)
+	}
+	if list := "[" + strings.Join(want, ", ") + "]"; len(want) < 10 || !strings.Contains(string(data), list) {
+		t.Errorf("dependabot.yml does not have %s", list)
+	}
 }

@@ -49,6 +49,20 @@ type Decision struct {
 // status of a preflight; for other requests, the handler chooses the status.
 func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
+// IsFor reports whether the request may act for one publisher, such as the tenant that a path names, where several are allowed: it is from a page
+// of that publisher, from the API host's own page, or has no Origin, as programs have none. It is false for denied requests, for entries of
+// Config.Origins, for emails, and for the publisher "", so that a tenant that is not known gets nothing. The publisher is
+// compared in lower-case ASCII, as [cacheurl.CanonicalDomain] returns it.
+func (d Decision) IsFor(publisher string) bool {
+	switch {
+	case !d.Allowed || publisher == "":
+		return false
+	case d.Reason == ReasonSameOrigin, d.Reason == ReasonNoOrigin:
+		return true
+	}
+	return d.Publisher == publisher
+}
+
 // LogValue returns what is worth logging, for package log/slog. What the caller sent is
 // truncated to 300 bytes and "...", and control characters in it are escaped. The Source's error is one
 // line of at most 200 bytes.

@@ -60,6 +60,35 @@ func TestALoggedDecisionIsBounded(t *testing.T) {
 }
 
 // TestReasonsAreStable: programs count and alert by them.
+// Of all reasons, only pages of the publisher, the API host's own and requests without Origin are for it. An unknown tenant has no domain.
+func TestWhomADecisionIsFor(t *testing.T) {
+	t.Parallel()
+	for r := range ampcors.Reason(ampcors.NumReasons) {
+		for _, publisher := range []string{"", "www.a.example", "www.b.example"} {
+			d := ampcors.Decision{Allowed: r.Allowed(), Reason: r, Publisher: publisher}
+			isOurs := r == ampcors.ReasonSameOrigin || r == ampcors.ReasonNoOrigin
+			if got, want := d.IsFor("www.a.example"), r.Allowed() && (isOurs || publisher == "www.a.example"); got != want {
+				t.Errorf("%s of %q: %t; want %t", r, publisher, got, want)
+			}
+			if d.IsFor("") {
+				t.Errorf("%s of %q is for an unknown tenant", r, publisher)
+			}
+		}
+	}
+	cfg := mwtest.Config()
+	cfg.Publishers, cfg.Origins = []string{"www.a.example", "www.b.example"}, []string{"https://partner.example"}
+	m := mwtest.New(t, cfg)
+	for origin, want := range map[string]bool{"https://www-a-example.cdn.ampproject.org": true, "https://www.a.example": true, "https://www-b-example.cdn.ampproject.org": false,
+		"https://partner.example": false, "https://www-c-example.cdn.ampproject.org": false, "null": false} {
+		if got := m.CheckOrigin(origin).IsFor("www.a.example"); got != want {
+			t.Errorf("%s: %t; want %t", origin, got, want)
+		}
+	}
+	if (ampcors.Decision{}).IsFor("www.a.example") {
+		t.Error("the zero Decision is for somebody")
+	}
+}
+
 func TestReasonsAreStable(t *testing.T) {
 	t.Parallel()
 	want := map[ampcors.Reason]string{

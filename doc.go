@@ -107,8 +107,8 @@
 // sent from cached pages of all others. This package does not let pages of publishers that are not allowed read
 // the answer.
 //
-// Publishers are not kept apart from each other: each may call every path. If paths belong to tenants, compare
-// Decision.Publisher with the tenant.
+// Publishers are not kept apart from each other: each may call every path. If paths belong to tenants, ask
+// [Decision.IsFor] with the tenant's domain.
 //
 // This package trusts Sec-Fetch-Site, because browsers do not let pages set it. An allowed publisher can read
 // everything that the reader of its page can read. A page with a cross-site scripting bug is still that

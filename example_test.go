@@ -42,9 +42,8 @@ func Example() {
 }
 
 // An API with a path for each tenant compares the publisher with the tenant: the pages of all tenants are
-// allowed, and so the page of one could otherwise call the path of another. A tenant that is not known has no domain, and
-// an entry of Config.Origins has no publisher, so that an empty publisher must never equal an empty domain.
-func ExampleDecision_tenants() {
+// allowed, and so the page of one could otherwise call the path of another.
+func ExampleDecision_IsFor() {
 	tenants := map[string]string{"a": "www.a.example", "b": "www.b.example"} // and their domains
 	mw, err := ampcors.New(ampcors.Config{Publishers: slices.Collect(maps.Values(tenants)), Credentialed: true})
 	if err != nil {
@@ -53,14 +52,8 @@ func ExampleDecision_tenants() {
 	}
 	api := http.NewServeMux()
 	api.HandleFunc("/tenants/{tenant}/cart", func(w http.ResponseWriter, r *http.Request) {
-		domain, isKnown := tenants[r.PathValue("tenant")]
-		if !isKnown {
-			http.NotFound(w, r)
-			return
-		}
-		d, ok := ampcors.DecisionFromContext(r.Context())
-		isOurs := d.Reason == ampcors.ReasonSameOrigin || d.Reason == ampcors.ReasonNoOrigin // the API host's own page, or a program
-		if !ok || !isOurs && d.Publisher != domain {
+		d, _ := ampcors.DecisionFromContext(r.Context())
+		if !d.IsFor(tenants[r.PathValue("tenant")]) { // false as well if there is no such tenant
 			http.Error(w, "another tenant's page", http.StatusForbidden)
 			return
 		}
@@ -85,7 +78,7 @@ func ExampleDecision_tenants() {
 	// /tenants/a/cart https://www-a-example.cdn.ampproject.org 200 the reader's cart
 	// /tenants/a/cart https://www-b-example.cdn.ampproject.org 403 another tenant's page
 	// /tenants/a/cart https://api.example.com 200 the reader's cart
-	// /tenants/zzz/cart https://api.example.com 404 404 page not found
+	// /tenants/zzz/cart https://api.example.com 403 another tenant's page
 }
 
 // An API that answers in JSON can deny requests in JSON, too.

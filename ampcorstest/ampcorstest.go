@@ -25,11 +25,17 @@ import (
 
 // A Route is what [Check] asks for.
 type Route struct {
-	Publisher string // one that is allowed
+	Publisher string // one that is allowed, by its name and not by a pattern alone
 	Method    string // one that the handler has for Path, and Config.Methods allows, such as "PUT"
 	Path      string
 
-	// Origin is that of the publisher's page. If it is "", the page is on Google's AMP Cache. A Middleware with
+	// Credentialed is Config.Credentialed: the pages of the route send cookies.
+	Credentialed bool
+
+	// Caches are Config.Caches; if nil, those of [cacheurl.DefaultCaches].
+	Caches []cacheurl.Cache
+
+	// Origin is that of the publisher's page. If it is "", pages on the AMP Caches and the publisher's own are tried. A Middleware with
 	// Caches: []cacheurl.Cache{} needs the publisher's own, such as "https://www.example.com".
 	Origin string
 
@@ -38,77 +44,207 @@ type Route struct {
 	// and that path is not one of them.
 	Missing string
 
-	// Ran reports whether the route's handler ran since the last call of Ran. If it is set, Check also sends
-	// the route's own request: the handler must run. If it is nil, Check misses two mistakes: a denied request
-	// that reaches a handler that writes nothing, and, unless Method is GET, a Path that no route has.
+	// AllowsProgramsToWrite is Config.DangerouslyAllowUnsafeRequestsWithoutOrigin.
+	AllowsProgramsToWrite bool
+
+	// Ran reports whether the route's handler ran since the last call of Ran: it is in the handler itself, and not around a router. If it is
+	// set, Check also sends the route's own request, and the handler must run: see the example. If it is nil, and Method is not GET, Check
+	// does not see what is behind the Middleware: a Path that no route has, a handler that replaces headers, a protection against CSRF
+	// that denies pages of caches, and a denied request that reaches a handler that writes nothing.
 	Ran func() bool
 }
 
 // evil is a publisher that nobody allows.
 const evil = "evil.example"
 
-// Check sends requests through a handler: a preflight for the route, a forged request of another
-// publisher's page to the route, a read by that page, and a read of a path that does not exist; and the route's own request,
-// if Method is GET or Ran is set. The error joins all that is wrong. If the handler is right, only the last two
-// reach the router.
+// Check sends requests through a handler, and reads the responses as a browser would: of the publisher's pages, at their own origin, on two AMP
+// Caches and with the hash prefix, preflights, a read of the route, a read of a path that does not exist, and the route's
+// own request if Method is GET or Ran is set; and what is to be denied: a preflight, a forged request and a read of another publisher's page, a preflight for a
+// header that nobody allows, and a forged form without Origin. The error joins all that is wrong. If the handler is right, only GET requests,
+// and the route's own, reach the router.
 func Check(h http.Handler, route Route) error {
-	origins := make(map[string]string)
-	for _, publisher := range []string{route.Publisher, evil} {
-		all, err := cacheurl.Origins(publisher, cacheurl.DefaultCaches()[0])
-		if err != nil {
-			return err
+	c := checker{h: h, route: route}
+	allowed, forbidden, err := originsOf(route)
+	if err != nil {
+		return err
+	}
+	if !c.preflight(allowed[0]) {
+		return errors.Join(c.errs...) // what follows would be denied, too
+	}
+	for i := 1; i < len(allowed) && len(c.errs) == 0; i++ {
+		c.preflight(allowed[i])
+	}
+	c.denied(forbidden)
+	for _, origin := range allowed {
+		before := len(c.errs)
+		c.read(origin, route.Path)
+		if route.Ran != nil || route.Method == http.MethodGet {
+			c.run(origin)
 		}
-		if origins[publisher] = all[0]; route.Origin != "" {
-			origins[publisher] = "https://" + publisher
+		if len(c.errs) > before {
+			break // the others would have the same
 		}
 	}
-	own := cmp.Or(route.Origin, origins[route.Publisher])
-	var errs []error
-	report := func(format string, args ...any) { errs = append(errs, fmt.Errorf("ampcorstest: "+format, args...)) }
+	c.read(allowed[0], cmp.Or(route.Missing, path.Join(path.Dir("/"+route.Path), "ampcorstest-does-not-exist")))
+	return errors.Join(c.errs...)
+}
 
-	preflight := newRequest(http.MethodOptions, route.Path, own)
-	preflight.Header.Set("Access-Control-Request-Method", route.Method)
-	if w := send(h, preflight); reasonOf(w) != "" {
-		report("the preflight for %s %s from a page of %s, at %s, is denied: %s; want a Publisher and a Method that the Config allows, or another Origin",
-			route.Method, route.Path, route.Publisher, own, reasonOf(w))
-		return errors.Join(errs...) // what follows would be denied, too
-	} else if w.Code != http.StatusNoContent || !isFor(w, own) || w.Header().Get("Access-Control-Allow-Methods") != route.Method {
-		report("the preflight for %s %s from a page of %s is answered with status %d and %s; want 204 and its origin: the Middleware must see requests before the router does",
-			route.Method, route.Path, route.Publisher, w.Code, allowed(w))
+// originsOf returns origins of the publisher's pages, the likely one first, and that of a page of another publisher.
+func originsOf(route Route) (allowed []string, forbidden string, err error) {
+	caches := route.Caches
+	if caches == nil {
+		caches = cacheurl.DefaultCaches()
 	}
-
-	for _, method := range []string{route.Method, http.MethodGet} {
-		r := newRequest(method, route.Path, origins[evil])
-		if route.Ran != nil {
-			route.Ran() // so that it forgets what was before
+	if route.Origin != "" || len(caches) == 0 {
+		if _, err := cacheurl.CanonicalDomain(route.Publisher); err != nil {
+			return nil, "", err
 		}
-		w := send(h, r)
+		return []string{cmp.Or(route.Origin, "https://"+route.Publisher)}, "https://" + evil, nil
+	}
+	caches = caches[:min(2, len(caches))]
+	if allowed, err = cacheurl.Origins(route.Publisher, caches...); err != nil {
+		return nil, "", err
+	}
+	hash, err := cacheurl.HashPrefix(route.Publisher)
+	if err != nil {
+		return nil, "", err
+	}
+	own, err := cacheurl.CanonicalDomain(route.Publisher)
+	if err != nil {
+		return nil, "", err
+	}
+	others, err := cacheurl.Origins(evil, caches[0])
+	if err != nil {
+		return nil, "", err
+	}
+	return append(allowed, "https://"+hash+"."+caches[0].CacheDomain, "https://"+own), others[0], nil
+}
+
+// A checker collects what is wrong.
+type checker struct {
+	h     http.Handler
+	route Route
+	errs  []error
+}
+
+func (c *checker) report(format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf("ampcorstest: "+format, args...))
+}
+
+// preflight checks a preflight of a publisher's page. It returns false if the Middleware has denied it.
+func (c *checker) preflight(origin string) bool {
+	r := newRequest(http.MethodOptions, c.route.Path, origin)
+	r.Header.Set("Access-Control-Request-Method", c.route.Method)
+	w := send(c.h, r)
+	name := fmt.Sprintf("the preflight for %s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
+	if reason := reasonOf(w); reason != "" {
+		hint := ""
+		if all, err := cacheurl.Origins(c.route.Publisher); c.route.Origin != "" && err == nil {
+			hint = fmt.Sprintf("; its pages on AMP Caches are at %s", strings.Join(all, " and "))
+		}
+		c.report("%s is denied: %s; want a Publisher and a Method that the Config allows, or another Origin or other Caches%s", name, reason, hint)
+		return false
+	}
+	switch {
+	case w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Methods") != c.route.Method:
+		c.report("%s is answered with status %d and %s; want 204, its origin and the method: the Middleware must see requests before the router and other CORS middleware do",
+			name, w.Code, origins(w))
+	default:
+		c.headers(name, w, origin)
+	}
+	return true
+}
+
+// headers checks the CORS headers of a response for a publisher's page.
+func (c *checker) headers(name string, w *httptest.ResponseRecorder, origin string) {
+	values := w.Header().Values("Access-Control-Allow-Origin")
+	switch vary := strings.Join(w.Header().Values("Vary"), ", "); {
+	case len(values) == 0:
+		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, or the handler removes the header", name, w.Code)
+	case len(values) > 1:
+		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: something behind the Middleware adds the header; package guard prevents it", name, values)
+	case values[0] != origin:
+		c.report("%s has Access-Control-Allow-Origin %q; want %q: something behind the Middleware replaces the header; package guard prevents it", name, values[0], origin)
+	case !hasMember(vary, "Origin"):
+		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware replaces the header; package guard prevents it", name, vary)
+	case c.route.Credentialed && w.Header().Get("Access-Control-Allow-Credentials") != "true":
+		c.report("%s has no Access-Control-Allow-Credentials, so that a page that sends cookies cannot read it; want Config.Credentialed", name)
+	}
+}
+
+// read checks that a publisher's page can read what a path answers, whatever that is.
+func (c *checker) read(origin, path string) {
+	w := send(c.h, newRequest(http.MethodGet, path, origin))
+	c.headers(fmt.Sprintf("the response to GET %s from a page of %s, at %s,", path, c.route.Publisher, origin), w, origin)
+}
+
+// run checks that the route's own request reaches its handler, and that the page can read the response.
+func (c *checker) run(origin string) {
+	c.forget()
+	w := send(c.h, newRequest(c.route.Method, c.route.Path, origin))
+	name := fmt.Sprintf("%s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
+	ran := c.route.Ran == nil || c.route.Ran()
+	switch {
+	case w.Code == http.StatusForbidden:
+		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it, such as a protection against CSRF like net/http's CrossOriginProtection: remove that, because the Middleware denies forged requests", name)
+	case w.Code == http.StatusNotFound || !ran:
+		c.report("%s is answered with status %d, and the handler does not run: is the path right?", name, w.Code)
+	default:
+		c.headers("the response to "+name, w, origin)
+	}
+}
+
+// forget makes Ran forget what was before.
+func (c *checker) forget() {
+	if c.route.Ran != nil {
+		c.route.Ran()
+	}
+}
+
+// denied checks what pages of another publisher may not do, at an origin.
+func (c *checker) denied(origin string) {
+	for _, ask := range []struct{ origin, header string }{{origin, ""}, {"", "X-Ampcorstest-Does-Not-Exist"}} {
+		r := newRequest(http.MethodOptions, c.route.Path, ask.origin)
+		r.Header.Set("Access-Control-Request-Method", c.route.Method)
+		what := "from a page of " + evil
+		if ask.header != "" {
+			allowed, _, _ := originsOf(c.route)
+			r.Header.Set("Origin", allowed[0])
+			r.Header.Set("Access-Control-Request-Headers", strings.ToLower(ask.header))
+			what = "for the header " + ask.header
+		}
+		if w := send(c.h, r); w.Code != http.StatusForbidden || len(w.Header().Values("Access-Control-Allow-Origin")) > 0 {
+			c.report("a preflight %s for %s %s is answered with status %d and %s; want 403 and no origin: something in front of the Middleware answers preflights, or allows more",
+				what, c.route.Method, c.route.Path, w.Code, origins(w))
+		}
+	}
+	for _, method := range []string{c.route.Method, http.MethodGet} {
+		c.forget()
+		w := send(c.h, newRequest(method, c.route.Path, origin))
 		switch isDenial := w.Code == http.StatusForbidden && len(w.Header().Values("Access-Control-Allow-Origin")) == 0; {
 		case !isDenial:
-			report("%s %s from a page of %s is answered with status %d and %s; want 403 and no origin: the route is not behind the Middleware", method, route.Path, evil, w.Code, allowed(w))
-		case route.Ran != nil && route.Ran() || w.Body.String() != denial(w):
-			report("%s %s from a page of %s is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method, route.Path, evil)
+			c.report("%s %s from a page of %s is answered with status %d and %s; want 403 and no origin: the route is not behind the Middleware", method, c.route.Path, evil, w.Code, origins(w))
+		case c.route.Ran != nil && c.route.Ran() || w.Body.String() != denial(w):
+			c.report("%s %s from a page of %s is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method, c.route.Path, evil)
 		}
 	}
-
-	missing := cmp.Or(route.Missing, path.Join(path.Dir("/"+route.Path), "ampcorstest-does-not-exist"))
-	if w := send(h, newRequest(http.MethodGet, missing, own)); !isFor(w, own) {
-		report("a page of %s cannot read the status %d of %s, which does not exist: its answer has %s", route.Publisher, w.Code, missing,
-			allowed(w))
+	if isSafe := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, c.route.Method); isSafe || c.route.AllowsProgramsToWrite {
+		return
 	}
-	if route.Ran != nil || route.Method == http.MethodGet {
-		w := send(h, newRequest(route.Method, route.Path, own))
-		if w.Code == http.StatusNotFound || route.Ran != nil && !route.Ran() {
-			report("%s %s from a page of %s is answered with status %d, and the handler does not run: is the path right?", route.Method, route.Path,
-				route.Publisher, w.Code)
-		}
+	c.forget()
+	r := newRequest(c.route.Method, c.route.Path, "")
+	if w := send(c.h, r); w.Code != http.StatusForbidden || c.route.Ran != nil && c.route.Ran() {
+		c.report("%s %s without Origin, as a form of any site can send it in an old browser, is answered with status %d; want 403, or AllowsProgramsToWrite if DangerouslyAllowUnsafeRequestsWithoutOrigin is meant",
+			c.route.Method, c.route.Path, w.Code)
 	}
-	return errors.Join(errs...)
 }
 
 func newRequest(method, path, origin string) *http.Request {
 	r := httptest.NewRequest(method, path, nil)
-	r.Header.Set("Origin", origin)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	if origin != "" {
+		r.Header.Set("Origin", origin)
+	}
 	return r
 }
 
@@ -118,18 +254,22 @@ func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// isFor reports whether a response is for an origin alone, and shared caches know that.
-func isFor(w *httptest.ResponseRecorder, origin string) bool {
-	return slices.Equal(w.Header().Values("Access-Control-Allow-Origin"), []string{origin}) &&
-		strings.Contains(strings.Join(w.Header().Values("Vary"), ","), "Origin")
+// hasMember reports whether a list header has a member, or "*".
+func hasMember(list, member string) bool {
+	for m := range strings.SplitSeq(list, ",") {
+		if m = strings.TrimSpace(m); m == "*" || strings.EqualFold(m, member) {
+			return true
+		}
+	}
+	return false
 }
 
-func allowed(w *httptest.ResponseRecorder) string {
-	origins := w.Header().Values("Access-Control-Allow-Origin")
-	if len(origins) == 0 {
+func origins(w *httptest.ResponseRecorder) string {
+	values := w.Header().Values("Access-Control-Allow-Origin")
+	if len(values) == 0 {
 		return "no Access-Control-Allow-Origin"
 	}
-	return fmt.Sprintf("Access-Control-Allow-Origin %q", origins)
+	return fmt.Sprintf("Access-Control-Allow-Origin %q", values)
 }
 
 // reasonOf returns why a Middleware without Config.Denied has denied a request, or "".

@@ -3,12 +3,17 @@ package ampcorstest_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/ampcorstest"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/guard"
 )
 
 func newMiddleware(t testing.TB, cfg ampcors.Config) *ampcors.Middleware {
@@ -124,5 +129,99 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 	}
 	if err := ampcorstest.Check(mw.Wrap(router(&ran)), ampcorstest.Route{Publisher: "*.example.com"}); err == nil {
 		t.Error("a pattern is no publisher")
+	}
+}
+
+// Each wiring of a route that is wrong is found, with the cause in the text, and each one that is right passes.
+func TestWirings(t *testing.T) {
+	ran := false
+	takeRan := func() bool { was := ran; ran = false; return was }
+	plain := func(w http.ResponseWriter, _ *http.Request) { ran = true; fmt.Fprint(w, "{}") }
+	serve := func(change func(http.Header)) http.Handler {
+		mux := http.NewServeMux()
+		for _, method := range []string{"PUT", "GET"} {
+			mux.HandleFunc(method+" /api/a", func(w http.ResponseWriter, r *http.Request) {
+				change(w.Header())
+				plain(w, r)
+			})
+		}
+		return mux
+	}
+	keep := func(http.Header) {}
+	set := func(name, value string) func(http.Header) { return func(h http.Header) { h.Set(name, value) } }
+	right := newMiddleware(t, ampcors.Config{Credentialed: true})
+	// simpleCORS is like other CORS middleware: it answers preflights by itself, and knows only some origins.
+	simpleCORS := func(next http.Handler, origins ...string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if origin := r.Header.Get("Origin"); slices.Contains(origins, origin) || slices.Contains(origins, "*") {
+				w.Header().Set("Access-Control-Allow-Origin", origin)
+				w.Header().Set("Access-Control-Allow-Credentials", "true")
+				w.Header().Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))
+			}
+			w.Header().Add("Vary", "Origin")
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	known := "https://www-example-com.cdn.ampproject.org"
+	proxied := func(change func(http.Header)) http.Handler {
+		backend := httptest.NewServer(serve(change))
+		t.Cleanup(backend.Close)
+		at, err := url.Parse(backend.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return httputil.NewSingleHostReverseProxy(at)
+	}
+	catchAll := http.HandlerFunc(plain)
+	for name, test := range map[string]struct {
+		handler http.Handler
+		want    string // "" if it is right
+	}{
+		"in front of a mux":             {right.Wrap(serve(keep)), ""},
+		"with guard":                    {right.Wrap(guard.Handler(serve(set("Access-Control-Allow-Origin", "*")))), ""},
+		"guard keeps Vary":              {right.Wrap(guard.Handler(serve(set("Vary", "Accept")))), ""},
+		"a catch-all route":             {right.Wrap(catchAll), ""},
+		"a handler that adds to Vary":   {right.Wrap(serve(func(h http.Header) { h.Add("Vary", "Accept-Encoding") })), ""},
+		"a proxy behind it":             {right.Wrap(proxied(keep)), ""},
+		"a proxy with guard":            {right.Wrap(guard.Handler(proxied(set("Access-Control-Allow-Origin", "*")))), ""},
+		"CrossOriginProtection outside": {http.NewCrossOriginProtection().Handler(right.Wrap(serve(keep))), "something behind the Middleware, which has allowed it"},
+
+		"the handler sets *":             {right.Wrap(serve(set("Access-Control-Allow-Origin", "*"))), `has Access-Control-Allow-Origin "*"; want`},
+		"the handler adds another":       {right.Wrap(serve(func(h http.Header) { h.Add("Access-Control-Allow-Origin", known) })), "browsers reject more than one"},
+		"the handler replaces Vary":      {right.Wrap(serve(set("Vary", "Accept"))), `has Vary "Accept"; want Origin in it`},
+		"the handler removes the header": {right.Wrap(serve(func(h http.Header) { h.Del("Access-Control-Allow-Origin") })), "or the handler removes the header"},
+		"a backend adds another":         {right.Wrap(proxied(set("Access-Control-Allow-Origin", "*"))), "browsers reject more than one"},
+		"Credentialed is forgotten":      {newMiddleware(t, ampcors.Config{}).Wrap(serve(keep)), "want Config.Credentialed"},
+		"CrossOriginProtection inside":   {right.Wrap(http.NewCrossOriginProtection().Handler(serve(keep))), "such as a protection against CSRF"},
+		"the same, and a catch-all":      {right.Wrap(http.NewCrossOriginProtection().Handler(catchAll)), "such as a protection against CSRF"},
+		"a handler that answers 403":     {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })), "answered with status 403 by something behind"},
+		"other CORS outside":             {simpleCORS(right.Wrap(serve(keep)), known), "something in front of the Middleware answers preflights"},
+		"other CORS outside, for all":    {simpleCORS(right.Wrap(serve(keep)), "*"), "something in front of the Middleware answers preflights"},
+		"other CORS inside, for all": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+			plain(w, r)
+		})), `Access-Control-Allow-Origin "*"`},
+		"in front of one route only": {func() http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle("/api/a", right.Wrap(serve(keep)))
+			return mux
+		}(), "ampcorstest-does-not-exist"},
+		"programs may write": {newMiddleware(t, ampcors.Config{Credentialed: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(serve(keep)), "without Origin, as a form of any site can send it"},
+		"no hash prefixes":   {newMiddleware(t, ampcors.Config{Credentialed: true, Caches: []cacheurl.Cache{}, Origins: []string{known}}).Wrap(serve(keep)), "is denied: unknown_host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ampcorstest.Check(test.handler, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true, Ran: takeRan})
+			if (err == nil) != (test.want == "") || !strings.Contains(fmt.Sprint(err), test.want) {
+				t.Errorf("%v; want %q", err, test.want)
+			}
+		})
+	}
+	err := ampcorstest.Check(right.Wrap(serve(keep)), ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Origin: "https://www-example-com.bing-amp.com"})
+	if err == nil || !strings.Contains(err.Error(), "are at https://www-example-com.cdn.ampproject.org and https://www-example-com.www.bing-amp.com") {
+		t.Error(err)
 	}
 }

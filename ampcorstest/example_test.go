@@ -18,7 +18,7 @@ func ExampleCheck() {
 	ran := false // by the route's handler, since Ran was called
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /api/profile", func(http.ResponseWriter, *http.Request) { ran = true })
-	route := ampcorstest.Route{Publisher: "www.example.com", Method: http.MethodPut, Path: "/api/profile", Ran: func() bool {
+	route := ampcorstest.Route{Publisher: "www.example.com", Method: http.MethodPut, Path: "/api/profile", Credentialed: true, Ran: func() bool {
 		before := ran
 		ran = false
 		return before

@@ -114,7 +114,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		cfg.Denied = deny
 	}
 	var err error
-	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger()}); err != nil {
+	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger().With("handler", h.Name)}); err != nil {
 		return plain(err)
 	}
 	h.follow(ctx)

@@ -359,6 +359,12 @@ func TestAMatcherOfPathsIsBypassed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "has a matcher") || !strings.Contains(err.Error(), "want one ampcors with all publishers and a publisher_header, which the backend compares") || !strings.Contains(err.Error(), "Caddyfile:2") {
 		t.Errorf("a matcher: %v", err)
 	}
+	for _, directive := range []string{"ampcors *", "ampcors * {\n\t}"} {
+		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://localhost {\n\t"+directive+"\n\trespond ok\n}\n"), nil)
+		if err == nil || !strings.Contains(err.Error(), "(* is Caddy's matcher of all requests, and no publisher)") {
+			t.Errorf("%s: %v", directive, err)
+		}
+	}
 	ok := backend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	for directive, want := range map[string]int{
 		"handle /api/* {\n\t\tampcors www.example.com\n\t}": http.StatusOK, // and a handle without ampcors behind it

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"reflect"
@@ -26,6 +27,9 @@ import (
 // parseDirective rejects a matcher: what it does not match would reach the backend without a decision.
 func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	h.Next()
+	hasStar := h.NextArg() && h.Val() == "*" // Caddy's matcher of all requests, which is none
+	h.Reset()
+	h.Next()
 	matcher, err := h.ExtractMatcherSet()
 	if err != nil {
 		return nil, err
@@ -37,7 +41,9 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 			"which the backend compares with the publisher of the path; or a host name for each publisher, with a backend of its own")
 	}
 	handler := new(Handler)
-	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
+	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil && hasStar {
+		return nil, fmt.Errorf("%w (* is Caddy's matcher of all requests, and no publisher)", err)
+	} else if err != nil {
 		return nil, err
 	}
 	return h.NewRoute(nil, handler), nil

@@ -49,6 +49,7 @@ func client(t testing.TB, handler http.Handler, change func(*Config)) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.atOnce = 1 // so that requests have an order; TestHostsAreSentAtOneTime has several
 	return c
 }
 
@@ -135,7 +136,6 @@ func TestAtMostTenThousandURLsInARequest(t *testing.T) {
 	t.Parallel()
 	api := &engine{}
 	c := client(t, api, nil)
-	c.atOnce = 1
 	var urls []string
 	for i := range 25_001 {
 		urls = append(urls, fmt.Sprintf("https://www.example.com/%d", i))
@@ -342,7 +342,6 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 				w.Header().Set("Retry-After", "120")
 				w.WriteHeader(status)
 			}), nil)
-			c.atOnce = 1
 			report, err := c.Submit(t.Context(), urls...)
 			if len(report.Batches) != 5 {
 				t.Fatalf("%d batches", len(report.Batches))
@@ -872,7 +871,7 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	for _, status = range []int{302, 400, 403, 429, 500} {
 		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	}
-	c.locations, c.atOnce = new([]pageurl.URL), 1
+	c.locations = new([]pageurl.URL)
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a", "https://a.example/", "https://b.example/1", "https://b.example/2")
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)

@@ -1,3 +1,5 @@
+//go:build schemas
+
 package e2e
 
 import (

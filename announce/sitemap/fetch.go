@@ -109,11 +109,11 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 	if resp.Request != nil { // a Transport need not set it
 		f.at = resp.Request.URL
 	}
-	switch resp.StatusCode {
-	case http.StatusNotModified:
+	switch isConditional := known.ETag+known.LastModified != ""; {
+	case resp.StatusCode == http.StatusNotModified && isConditional:
 		f.notModified, f.state = true, known
 		return f, nil
-	case http.StatusOK:
+	case resp.StatusCode == http.StatusOK:
 	default:
 		resp.Body.Close()
 		answer := outbound.Answer{Status: resp.StatusCode, Header: resp.Header}

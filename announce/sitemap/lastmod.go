@@ -1,6 +1,7 @@
 package sitemap
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,6 +71,40 @@ func normalize(lastMod string) string {
 func hasTime(lastMod string) bool {
 	_, p, ok := parseLastMod(lastMod)
 	return ok && p == clock
+}
+
+// maxTexts is how many lastmods of a page are kept, if not all of them can be read as dates.
+const maxTexts = 4
+
+// isChange reports whether a lastmod is a change from what is known of the page: one lastmod, or several on lines of their own. Two files may
+// have different texts for a page, of which nobody can say which one is later, and each run sees both.
+func isChange(lastMod, known string) bool {
+	texts := strings.Split(known, "\n")
+	if len(texts) == 1 {
+		return isLater(lastMod, known)
+	}
+	if lastMod == "" || slices.Contains(texts, lastMod) {
+		return false
+	}
+	if _, _, isDate := parseLastMod(lastMod); isDate {
+		for _, text := range texts {
+			if _, _, ok := parseLastMod(text); ok && !isLater(lastMod, text) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// withText returns what is known of a page after a change: the lastmod, and what was known before if not both are dates.
+func withText(known, lastMod string) string {
+	_, _, ok1 := parseLastMod(known)
+	_, _, ok2 := parseLastMod(lastMod)
+	if known == "" || ok1 && ok2 {
+		return lastMod
+	}
+	texts := append(strings.Split(known, "\n"), lastMod)
+	return strings.Join(texts[max(0, len(texts)-maxTexts):], "\n")
 }
 
 // isLater reports whether a lastmod is a change from another one. Another text is one, unless both are dates, and it is not later as far as both

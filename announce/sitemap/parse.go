@@ -32,7 +32,7 @@ func (e entry) place() string {
 // All limits are checked before memory is taken for what is beyond them.
 const (
 	maxEntries = 50_000   // of a sitemap or an index: https://www.sitemaps.org/protocol.html
-	maxToken   = 64 << 10 // bytes of a tag with its attributes, of a text between tags, or of a comment
+	maxToken   = 64 << 10 // bytes, 8 MiB in feeds, which may have whole pages: of a tag with its attributes, of a text between tags, or of a comment
 	maxDepth   = 100      // of elements
 	maxText    = 10_000   // bytes of a URL or a date
 )
@@ -144,9 +144,12 @@ var formats = map[string]*format{
 	"feed":         {depth: 2, entry: "entry", url: "link", modified: []string{"updated", "modified"}, isFeed: true, isURLInAttribute: true},
 }
 
+// maxFeedToken is maxToken of a feed.
+const maxFeedToken = 8 << 20
+
 var (
 	errToken   = fmt.Errorf("it has a tag, text or comment of more than %d bytes", maxToken)
-	errCharset = errors.New("it is not UTF-8, which the protocol requires")
+	errCharset = errors.New("its XML declaration names another encoding; want UTF-8, which the protocol requires")
 )
 
 // A tokenReader limits what is read for one token.
@@ -182,6 +185,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 	var kind *format
 	var url, modified string
 	hasOthers := false     // elements that are no entries
+	hasPrefix := false     // entries that bind another prefix than the root element's to the protocol
 	var text *bytes.Buffer // of the field that is open
 	// isIn reports whether an element of the protocol is the innermost one, at its depth.
 	isIn := func(depth int, name string) bool {
@@ -191,13 +195,18 @@ func (p *parser) xml(in *bufio.Reader) error {
 		if n%1000 == 0 && p.ctx.Err() != nil {
 			return p.ctx.Err()
 		}
-		tokens.left = maxToken
+		if tokens.left = maxToken; kind != nil && kind.isFeed {
+			tokens.left = maxFeedToken
+		}
 		token, err := d.RawToken()
 		switch {
 		case err == nil:
 		case err == io.EOF && len(open) == 0 && kind != nil:
 			if hasOthers && p.entries == 0 && !kind.isFeed {
 				return fmt.Errorf("none of its elements is a %s of the protocol, with the prefix of the root element%s", kind.entry, p.about())
+			}
+			if hasPrefix && !kind.isFeed {
+				return fmt.Errorf("some of its %s elements have another prefix than the root element, and are not read", kind.entry)
 			}
 			return nil
 		case errors.Is(err, errCharset):
@@ -223,7 +232,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 			case isIn(kind.depth, kind.entry):
 				url, modified = "", ""
 			case len(open) == kind.depth:
-				hasOthers = true
+				hasOthers, hasPrefix = true, hasPrefix || t.Name.Local == kind.entry && isProtocol(t.Attr, t.Name.Space)
 			case kind.isURLInAttribute && isIn(kind.depth+1, kind.url):
 				url = cmp.Or(url, alternate(t.Attr))
 			case isIn(kind.depth+1, kind.url), slices.ContainsFunc(kind.modified, func(name string) bool { return isIn(kind.depth+1, name) }):
@@ -254,6 +263,14 @@ func (p *parser) xml(in *bufio.Reader) error {
 
 // trimmed returns a text without white space, which would stay in memory.
 func trimmed(text *bytes.Buffer) string { return string(bytes.TrimSpace(text.Bytes())) }
+
+// isProtocol reports whether an element binds its prefix to the protocol's namespace.
+func isProtocol(attrs []xml.Attr, prefix string) bool {
+	return slices.ContainsFunc(attrs, func(a xml.Attr) bool {
+		isOwn := a.Name.Space == "xmlns" && a.Name.Local == prefix || prefix == "" && a.Name.Space == "" && a.Name.Local == "xmlns"
+		return isOwn && strings.HasPrefix(a.Value, "http://www.sitemaps.org/schemas/sitemap/")
+	})
+}
 
 // alternate returns the URL of an Atom link to the page itself, or "".
 func alternate(attrs []xml.Attr) (url string) {
@@ -296,10 +313,22 @@ func (p *parser) xmlError(d *xml.Decoder, err error) error {
 
 var isURL = regexp.MustCompile(`^(?i:https?://)`)
 
-// text reads a list of URLs.
-func (p *parser) text(in *bufio.Reader) error {
+// newLines returns a scanner of lines that end in a line feed, a carriage return or both, as RFC 9309 has it for robots.txt.
+func newLines(in io.Reader) *bufio.Scanner {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxText)
+	lines.Split(func(data []byte, atEOF bool) (advance int, token []byte, err error) {
+		if i := bytes.IndexAny(data, "\r\n"); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		return bufio.ScanLines(data, atEOF)
+	})
+	return lines
+}
+
+// text reads a list of URLs.
+func (p *parser) text(in *bufio.Reader) error {
+	lines := newLines(in)
 	for lines.Scan() {
 		if p.entries%1000 == 0 && p.ctx.Err() != nil {
 			return p.ctx.Err()
@@ -323,14 +352,13 @@ func (p *parser) text(in *bufio.Reader) error {
 
 // robots reads the lines of robots.txt that name sitemaps, https://www.sitemaps.org/protocol.html#submit_robots
 func (p *parser) robots(in *bufio.Reader) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxText)
+	lines := newLines(in)
 	for lines.Scan() {
 		field, value, _ := strings.Cut(lines.Text(), ":")
 		if !strings.EqualFold(strings.TrimSpace(field), "sitemap") {
 			continue
 		}
-		value, _, _ = strings.Cut(value, " #")
+		value, _, _ = strings.Cut(strings.ReplaceAll(value, "\t", " "), " #")
 		if err := p.add(strings.TrimSpace(value), "", true); err != nil {
 			return err
 		}

@@ -337,9 +337,10 @@ func (u *updater) notePage(page, modified string) error {
 	if pending, isPending := u.state.Pending[page]; isPending {
 		known, isKnown, replaced = pending, true, cost(page, pending)
 	}
-	if isKnown && !isLater(modified, known) {
+	if isKnown && !isChange(modified, known) {
 		return nil
 	}
+	modified = withText(known, modified)
 	if err := u.spend(cost(page, modified), replaced); err != nil {
 		return err
 	}

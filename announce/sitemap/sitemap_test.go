@@ -276,7 +276,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 		home + "/ends.xml":  "its XML has an error at line 1",
 		home + "/more.xml":  "something is behind the end of its root element, at line 2",
 		home + "/other.xml": "its XML has an error at line 1",
-		home + "/latin":     "it is not UTF-8",
+		home + "/latin":     "its XML declaration names another encoding",
 		home + "/cut.gz":    "unexpected EOF",
 		home + "/not.gz":    "gzip: ",
 		home + "/loop":      "it redirects ten times",
@@ -294,6 +294,74 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	if err := r.Update(ctx, new(sitemap.State), home+"/xml"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// Two files, or one, may have several lastmods of a page, of which some are no dates: each run sees all of them, and none is a change.
+func TestSeveralLastModsOfAPageAreNoChange(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{}}
+	r := newReader(t, web, sitemap.Config{})
+	for name, texts := range map[string][]string{
+		"no dates":           {"2017-1-3", "2017-1-4"},
+		"a date and no date": {"2013-12-21T02:58:00+00:00", "-0001-11-30T00:00:00+00:00"},
+		"in the other order": {"-0001-11-30T00:00:00+00:00", "2013-12-21T02:58:00+00:00"},
+		"three":              {"a", "b", "c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s sitemap.State
+			file := func(texts ...string) string {
+				text := ""
+				for _, lastMod := range texts {
+					text += "<url><loc>" + home + "/a</loc><lastmod>" + lastMod + "</lastmod></url>"
+				}
+				return "<urlset>" + text + "</urlset>"
+			}
+			announced := func(texts ...string) bool {
+				t.Helper()
+				web.files["/s.xml"] = file(texts...)
+				if err := r.Update(t.Context(), &s, home+"/s.xml"); err != nil {
+					t.Error(err)
+				}
+				urls := s.PendingURLs()
+				s.Done(urls...)
+				return len(urls) > 0
+			}
+			if !announced(texts...) {
+				t.Error("a new page is not announced")
+			}
+			for range 3 {
+				if announced(texts...) {
+					t.Error("it is announced again")
+				}
+			}
+			if !announced(append(texts[1:], "2026-11-26T10:00:00Z")...) {
+				t.Error("a change is not announced")
+			}
+			if announced(append(texts[1:], "2026-11-26T10:00:00Z")...) {
+				t.Error("and it is announced again")
+			}
+			if !announced("2026-11-26T11:00:00Z") {
+				t.Error("a later date is not announced")
+			}
+		})
+	}
+}
+
+func TestAnUnaskedNotModifiedIsAnError(t *testing.T) {
+	t.Parallel()
+	r := sitemap.New(sitemap.Config{HTTPClient: servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }))})
+	var s sitemap.State
+	if err := r.Update(t.Context(), &s, home+"/a.xml"); err == nil || !strings.Contains(err.Error(), "the answer is 304; want 200") || !s.IsNew() {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRobotsTxtHasAllLineEnds(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{"/robots.txt": "User-agent: *\rSitemap: " + home + "/a.xml\t# main\r", "/a.xml": urlset("/a")}}
+	r := newReader(t, web, sitemap.Config{})
+	var s sitemap.State
+	want(t, update(t, r, &s, "/robots.txt"), "/a")
 }
 
 func TestAWrongContentEncodingIsNamed(t *testing.T) {
@@ -374,6 +442,12 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "U+00A0", text: "\u00A0<urlset/>", err: "it begins with an invisible character (U+00A0"},
 		{name: "UTF-16", text: "\xff\xfe<\x00u\x00", err: "it is UTF-16; want UTF-8"},
 		{name: "UTF-16 without a mark", text: "\x00<\x00u", err: "it is UTF-16; want UTF-8"},
+		{name: "a prefix that an entry binds", text: `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>https://a.example/1</loc></url><s:url xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9"><s:loc>https://a.example/2</s:loc></s:url></urlset>`,
+			want: []string{"https://a.example/1"}, err: "some of its url elements have another prefix than the root element, and are not read"},
+		{name: "a feed with a long text", text: `<rss><channel><item><link>https://a.example/1</link><description><![CDATA[` + strings.Repeat("x", 100_000) + `]]></description></item><item><link>https://b.example/2</link></item></channel></rss>`,
+			want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "lines that end in a carriage return", text: "https://a.example/1\rhttps://b.example/2\r", want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "an entry without a URL", text: "<urlset><url><lastmod>2026</lastmod></url></urlset>", err: "url[0] (0 bytes) has no URL"},
 		{name: "gzip in gzip", text: zipped(zipped("<urlset/>")), err: "it is compressed with gzip twice"},
 		{name: "an index", text: index("/xml"), err: "sitemap[0] (27 bytes) is a sitemap, and is on another host, which is not allowed"},
 	} {

@@ -58,6 +58,9 @@ var ErrOtherHost = errors.New("is on another host, which is not allowed")
 // resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have
 // the entry, because a server of an internal network may have answered it.
 func (r *reading) resolve(value string, onAnyHost bool) (*url.URL, error) {
+	if value == "" {
+		return nil, errors.New("has no URL")
+	}
 	at, err := url.Parse(value)
 	if err != nil {
 		if _, problem := pageurl.Split("url", value, pageurl.AsRFC3986); problem != nil {

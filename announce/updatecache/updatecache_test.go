@@ -553,6 +553,7 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 		"PKCS #1":          {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), want: `"RSA PUBLIC KEY"`},
 		"the private key":  {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), want: "which is public from now on"},
 		"both keys":        {handler: plain(body + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY"}))), want: "which is public from now on"},
+		"one line":         {handler: plain(strings.ReplaceAll(body, "\n", " ")), want: "it is on one line; want a line break"},
 		"an encrypted key": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}))), want: "which is public from now on"},
 		"UTF-16": {handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")

@@ -498,7 +498,7 @@ func TestAStateWithSkippedPages(t *testing.T) {
 			io.WriteString(w, pages)
 		}
 	})
-	args := []string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
+	args := []string{"submit", "--sitemap", "HTTPS://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
 	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 page is recorded") || !strings.Contains(stderr, "skipped: https://shop.example.com/2\n") || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}

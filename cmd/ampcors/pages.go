@@ -229,7 +229,8 @@ func mayBeRead(err error) bool {
 }
 
 func isURL(name string) bool {
-	return strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://")
+	scheme, _, ok := strings.Cut(name, "://")
+	return ok && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
 // exist returns an error if a sitemap is a file of this machine that does not exist.

@@ -59,7 +59,6 @@ func TestALoggedDecisionIsBounded(t *testing.T) {
 	}
 }
 
-// TestReasonsAreStable: programs count and alert by them.
 // Of all reasons, only pages of the publisher, the API host's own and requests without Origin are for it. An unknown tenant has no domain.
 func TestWhomADecisionIsFor(t *testing.T) {
 	t.Parallel()
@@ -89,6 +88,7 @@ func TestWhomADecisionIsFor(t *testing.T) {
 	}
 }
 
+// TestReasonsAreStable: programs count and alert by them.
 func TestReasonsAreStable(t *testing.T) {
 	t.Parallel()
 	want := map[ampcors.Reason]string{

@@ -16,13 +16,13 @@ type verdict struct {
 	reason   Reason
 }
 
-// judge takes a request through the stages, each in a file of its own:
+// judge takes a request through the stages:
 //
 //	caller    caller.go      what the request says
 //	sender    email.go       which email it comes from, if any
 //	claim     reverse.go     whose page its Origin names
 //	identity  identity.go    whether that publisher is allowed, after the claim is checked if that is necessary
-//	asked     preflight.go   whether an allowed caller's preflight asks for what it may
+//	asked     decide.go      whether an allowed caller's preflight asks for what it may
 //	reason    decide.go      whether the request is allowed, and why
 //
 // respond, in response.go, then writes the headers. Each stage reads the values of the

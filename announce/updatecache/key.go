@@ -169,9 +169,7 @@ func (c *Client) compare(answer outbound.Answer) error {
 	switch {
 	case bytes.Contains(file, []byte("PRIVATE KEY-----")):
 		return errors.New("it holds a private key, which is public from now on: anybody can flush the site's pages with it. Make another key, and serve only its public key")
-	case block == nil && bytes.Contains(file, []byte("-\x00-")):
-		return errors.New("it is UTF-16; want ASCII")
-	case block == nil && bytes.Contains(file, []byte("-----BEGIN")):
+	case block == nil && (bytes.Contains(file, []byte("-----BEGIN")) || bytes.Contains(file, []byte("-\x00-"))):
 		return fmt.Errorf("it %s", whyNotPEM(file))
 	case block == nil:
 		return fmt.Errorf("the answer, %d bytes of %s, is not PEM; want -----BEGIN PUBLIC KEY-----", len(file), answer.MediaType())

@@ -276,7 +276,10 @@ func TestVerifyCaches(t *testing.T) {
 // One page at fault does not keep the others from being announced. It is reported once, and again when it changes.
 func TestAPageThatTheEngineRejectsIsReportedOnce(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "73134416ae45434d98edc086e0bf6740")
-	lastmod, accepted := "2024-01-01", []string{}
+	every := saveEach
+	saveEach = 0
+	t.Cleanup(func() { saveEach = every })
+	lastmod, accepted, state := "2024-01-01", []string{}, filepath.Join(t.TempDir(), "state.json")
 	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/sitemap.xml" {
 			fmt.Fprintf(w, "<urlset>")
@@ -293,9 +296,14 @@ func TestAPageThatTheEngineRejectsIsReportedOnce(t *testing.T) {
 			fmt.Fprint(w, `{"errorCode":"InvalidUrl","message":"one of them"}`)
 			return
 		}
+		data, _ := os.ReadFile(state)
+		var saved struct{ Announced map[string]string }
+		_ = json.Unmarshal(data, &saved)
+		if len(saved.Announced) < len(accepted) { // what was accepted before is in the file, if the program is killed now
+			t.Errorf("%d of %d accepted pages are saved", len(saved.Announced), len(accepted))
+		}
 		accepted = append(accepted, s.URLList...)
 	})
-	state := filepath.Join(t.TempDir(), "state.json")
 	submit := func(args ...string) (int, string, string) {
 		accepted = nil
 		return run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "--all"}, args...)...)
@@ -1022,10 +1030,7 @@ func TestREADMEsPartAboutCI(t *testing.T) {
 	if line == nil {
 		t.Fatal("README has no such line")
 	}
-	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("there is no sh")
-	}
+	shell := servertest.Program(t, "sh is a part of each Unix", "sh")
 	for code := range 4 {
 		err := exec.Command(shell, "-c", fmt.Sprintf("ampcors() { return %d; }\n%s", code, line[1])).Run()
 		if (err == nil) != (code == exitClean || code == exitLater) {

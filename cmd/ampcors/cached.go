@@ -221,7 +221,7 @@ func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at
 	case c.Status == http.StatusNotFound:
 		c.Result = notFound
 	case c.Status >= 300 && c.Status < 400 && err == nil && !cacheurl.IsOnCache(location.String(), cache):
-		c.Result = redirected
+		c.Result, c.Location = redirected, location.String() // which may have been relative to the scheme
 	default:
 		c.Result = notServed
 	}

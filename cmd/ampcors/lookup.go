@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ampcors/ampcors/ampurl"
+	"github.com/ampcors/ampcors/announce/ampurl"
 )
 
 func newLookup() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors/ampurl"
+	"github.com/ampcors/ampcors/announce/ampurl"
 )
 
 // playLookup answers as the reference of the AMP URL API says. Its answer to request n may be another one.
@@ -118,7 +118,7 @@ func TestALookupThatFailsKeepsItsAnswers(t *testing.T) {
 		{name: "a wrong key", other: func(int) *http.Response {
 			return answerOf(http.StatusBadRequest, `{"error": {"message": "API key not valid: secret-key"}}`)
 		}, code: exitUntested, requests: 1, err: "the status is 400: API key not valid: …; URLs that were not looked up: 120 of 120"},
-		{name: "another answer", other: func(int) *http.Response { return answerOf(http.StatusOK, "<html>secret-key") }, code: exitUntested, requests: 1, err: "the answer is not that of the API"},
+		{name: "another answer", other: func(int) *http.Response { return answerOf(http.StatusOK, "<html>secret-key") }, code: exitUntested, requests: 1, err: "the answer is not one of the API"},
 		{name: "a network error", other: func(int) *http.Response { return new(http.Response) }, code: exitUntested, requests: 1, err: "refused, …"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

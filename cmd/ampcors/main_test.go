@@ -142,18 +142,9 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-// --caches names the caches that are trusted, where the file names none.
 // A list is checked and explained as a configuration is, and a Caddyfile is named.
 func TestAListOfPublishersIsAConfiguration(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	write := fileWriter(t, t.TempDir())
 	list, caches := write("pub.txt", "# ours\nwww.example.com\n*.example.org\n"), otherCaches(t)
 	idn := write("idn.txt", "*.bücher.example\n*.in--trouble.com\nin--trouble.com\n")
 	wrong := write("config.json", `{"publishers": ["www.example.com", "https://b.example/"], "origins": ["*"]}`)
@@ -203,6 +194,7 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 	}
 }
 
+// --caches names the caches that are trusted, where the file names none.
 func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 	otherIDs := ""
 	for _, c := range cacheurl.DefaultCaches()[2:] {

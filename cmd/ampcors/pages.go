@@ -312,8 +312,8 @@ func (s *pageSource) load(command string) error {
 	return nil
 }
 
-// saveEach is how often the state is saved while pages are announced.
-const saveEach = 5 * time.Second
+// saveEach is how often the state is saved while pages are announced. Tests change it.
+var saveEach = 5 * time.Second
 
 // done notes that pages were announced.
 func (s *pageSource) done(pages ...string) error {

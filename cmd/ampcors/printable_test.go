@@ -236,10 +236,9 @@ func TestASignalEndsWaiting(t *testing.T) {
 	}
 }
 
-// What the command prints has no name of Go: users of the command know flags, members and files.
-func TestErrorsHaveNoNamesOfGo(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
+// fileWriter returns a function that writes files of a folder, and returns their paths.
+func fileWriter(t *testing.T, dir string) func(name, text string) string {
+	return func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -247,6 +246,12 @@ func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 		}
 		return path
 	}
+}
+
+// What the command prints has no name of Go: users of the command know flags, members and files.
+func TestErrorsHaveNoNamesOfGo(t *testing.T) {
+	dir := t.TempDir()
+	write := fileWriter(t, dir)
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
 	useWeb(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	key := privateKey(t)

@@ -4,7 +4,6 @@ package jsonschema
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -129,7 +128,7 @@ func commentOf(t *testing.T, typ reflect.Type, name string) (comment string) {
 		})
 	}
 	if comment == "" {
-		t.Error(fmt.Sprintf("%s.%s", typ, name), "has no comment")
+		t.Errorf("%s.%s has no comment", typ, name)
 	}
 	return links.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
 }

@@ -120,7 +120,7 @@ func (e *StatusError) Error() string {
 // Retryable reports whether the same request may succeed later.
 func (e *StatusError) Retryable() bool { return outbound.Answer{Status: e.Status}.Retryable() }
 
-var errNotTheAPI = errors.New("the answer is not that of the API")
+var errNotTheAPI = errors.New("the answer is not one of the API")
 
 // Lookup asks about pages, 50 in each request. It sends a request again, up to three times, if the API has too many requests or a
 // problem. The versions have the order of the pages. If there are fewer, the error says why the rest was not asked: it
@@ -138,7 +138,7 @@ func (c *Client) Lookup(ctx context.Context, pages ...string) (versions []Versio
 	return versions, nil
 }
 
-// An answer is that of the API.
+// An answer is what the API answers.
 type answer struct {
 	AMPURLs []struct {
 		OriginalURL string `json:"originalUrl"`

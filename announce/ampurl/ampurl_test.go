@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ampcors/ampcors/ampurl"
+	"github.com/ampcors/ampcors/announce/ampurl"
 	"github.com/ampcors/ampcors/badvalue"
 )
 

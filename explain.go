@@ -143,6 +143,10 @@ func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 		e.step("cache", false, host, "As a host name, this "+v.claim.problem.Reason+". An origin has no path and no user information, and here no port.")
 		return
 	}
+	if reserved, ok := p.hosts.reservedFor(host); ok && reserved.isCache {
+		e.step("cache", false, "none", fmt.Sprintf("It is below %s, an AMP Cache that is not among those trusted here.", reserved.domain))
+		return
+	}
 	e.step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
 	if v.claim.problem != nil {
 		e.step("publisher", false, host, "It cannot be a publisher: it "+v.claim.problem.Reason+".")

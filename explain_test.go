@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
@@ -64,6 +65,18 @@ func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
 				t.Errorf("%.60q: Explain decides %+v, CheckOrigin %+v", origin, e.Decision, m.CheckOrigin(origin))
 			}
 		})
+	}
+}
+
+// A page on a cache that the configuration leaves out is not taken for a publisher's own.
+func TestExplainNamesACacheThatIsNotTrusted(t *testing.T) {
+	m, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Caches: cacheurl.DefaultCaches()[:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ampcors.Step{Name: "cache", Value: "none", Detail: "It is below www.bing-amp.com, an AMP Cache that is not among those trusted here."}
+	if steps := m.Explain("https://www-example-com.www.bing-amp.com").Steps; len(steps) != 3 || steps[1] != want {
+		t.Errorf("%+v", steps)
 	}
 }
 

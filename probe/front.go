@@ -117,3 +117,21 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 	}
 	return "", false
 }
+
+// lostOrigin says that a proxy may drop the request's Origin, or is "". The backend varies its answers by Origin, and yet it
+// answers each page as if there were none.
+func (c *cell) lostOrigin(pages []*trial) string {
+	isBlind := func(t *trial) bool {
+		if !t.isAnswered() || t.asked[0].fetch == nil {
+			return false
+		}
+		resp := t.asked[0].fetch.response
+		return resp.Status < 400 && variesByOrigin(resp.Header) && resp.Header.Get("Access-Control-Allow-Origin") == ""
+	}
+	without := c.withoutOriginTrial()
+	if without == nil || !isBlind(without) || slices.ContainsFunc(pages, func(t *trial) bool { return !isBlind(t) }) {
+		return ""
+	}
+	return "every page is answered as a request without Origin, although the answer has Vary: Origin. Look first for a proxy in front of the backend that " +
+		"drops the request header Origin; if there is none, the backend allows none of these pages"
+}

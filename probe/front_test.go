@@ -134,6 +134,11 @@ func TestWhatStandsInFront(t *testing.T) {
 		{"a cache by path that drops Vary", behind(&sharedCache{backend: right, key: byPath, noVary: true}), "GET", []ID{ACAOMissing}, "or a cache in front of it"},
 		{"a cache by path, without CORS, with Age", behind(&sharedCache{backend: none, key: byPath, age: true}), "GET", []ID{ACAOMissing}, "look first at the cache"},
 
+		{"a proxy that drops Origin", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Del("Origin")
+			right.ServeHTTP(w, r)
+		}), "GET", []ID{ACAOMissing}, "a proxy in front of the backend that drops the request header Origin"},
+
 		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"a right cache, without CORS", behind(&sharedCache{backend: none, key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets the header only for preflights"},

@@ -16,6 +16,9 @@ func (c *cell) judgePages(pages []*trial) {
 	blocked := make(map[*trial]ID) // the symptom of each that is blocked
 	var judged []*trial
 	inFront, isCached := c.cacheInFront()
+	if inFront == "" {
+		inFront = c.lostOrigin(pages)
+	}
 	for _, t := range pages {
 		var s seen
 		s, t.judged = c.seen(t)

@@ -141,8 +141,8 @@ func summary(cfg ampcors.Config, cachesFile string) string {
 			b.WriteString("\nemail clients, with version 1: none")
 		}
 	}
-	line("methods", append([]string{"GET", "HEAD", "POST"}, cfg.Methods...))
-	line("request headers", append([]string{"Content-Type"}, cfg.RequestHeaders...))
+	line("methods", addedTo([]string{"GET", "HEAD", "POST"}, cfg.Methods))
+	line("request headers", addedTo([]string{"Content-Type"}, cfg.RequestHeaders))
 	exposed := cfg.ResponseHeaders
 	if exposed == nil {
 		exposed = []string{"AMP-Redirect-To"}
@@ -170,4 +170,14 @@ func summary(cfg ampcors.Config, cachesFile string) string {
 	slices.Sort(dangers)
 	line("dangerously allowed", dangers)
 	return b.String()
+}
+
+// addedTo adds those names to the defaults that are not among them.
+func addedTo(defaults, names []string) []string {
+	for _, name := range names {
+		if !slices.ContainsFunc(defaults, func(has string) bool { return strings.EqualFold(has, name) }) {
+			defaults = append(defaults, name)
+		}
+	}
+	return defaults
 }

@@ -461,9 +461,9 @@ func TestCheck(t *testing.T) {
 		return path
 	}
 	t.Run("valid", func(t *testing.T) {
-		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
+		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "methods": ["GET", "PUT"], "requestHeaders": ["content-type", "X-Any"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
 		code, stdout, stderr := run(t, "", "check", file)
-		want := "publishers: 1, and 1 pattern\ncaches: google (as the file says)\nmethods: GET, HEAD, POST\nrequest headers: Content-Type\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
+		want := "publishers: 1, and 1 pattern\ncaches: google (as the file says)\nmethods: GET, HEAD, POST, PUT\nrequest headers: Content-Type, X-Any\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
 		if code != exitClean || stdout != want || stderr != "" {
 			t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, stdout, want, stderr)
 		}

@@ -46,7 +46,7 @@ func init() {
 //
 // CORS headers that the handlers behind it set are replaced. Those that a handler in front of
 // it adds later are not. A request must not come to two of these handlers, unless the first has
-// reportOnly: that is an error with status 500.
+// reportOnly: that is an error with status 500, and an error of the configuration if no matcher keeps them apart.
 //
 // For a denied request, it returns an error with status 403, or 503 if the source cannot
 // answer, which Caddy's error routes handle. They run outside of this handler, so CORS headers
@@ -95,6 +95,9 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner. Errors of the configuration are those of package
 // configfile.
 func (h *Handler) Provision(ctx caddy.Context) error {
+	if err := checkTwice(ctx); err != nil {
+		return err
+	}
 	if err := checkPublisherHeader(h.PublisherHeader); err != nil {
 		return err
 	}
@@ -235,9 +238,7 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if caddyhttp.GetVar(r.Context(), isDecided) != nil {
-		// The guard of the first one would replace the headers of this one.
-		return caddyhttp.Error(http.StatusInternalServerError,
-			errors.New("ampcors: two handlers are to decide on this request; want one ampcors with all publishers"))
+		return caddyhttp.Error(http.StatusInternalServerError, errTwice)
 	}
 	if h.dependsOnPath(r) {
 		if problem := h.choice.problem(originalURL(r)); problem != "" {

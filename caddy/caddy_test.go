@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -244,7 +245,7 @@ func TestTheListIsFollowed(t *testing.T) {
 	}
 	write("other.example\n")
 	// The second handler has no list.
-	s := newServer(t, "\tampcors {\n\t\tpublishers_file "+list+"\n\t}\n\thandle /other {\n\t\tampcors www.example.com\n\t}\n\trespond ok")
+	s := newServer(t, "\thandle /other {\n\t\tampcors www.example.com\n\t}\n\thandle {\n\t\tampcors {\n\t\t\tpublishers_file "+list+"\n\t\t}\n\t\trespond ok\n\t}")
 	inForce := func() (applied, ok float64) {
 		ctx := caddy.ActiveContext()
 		families, err := ctx.GetMetricsRegistry().Gather()
@@ -273,7 +274,7 @@ func TestTheListIsFollowed(t *testing.T) {
 		t.Errorf("in force: %v, since %v", ok, at)
 	}
 	write("not a domain\n")
-	eventually(t, "the error is logged", func() bool { return strings.Contains(s.log(), "publishers.txt:1:1: ") })
+	eventually(t, "the error is logged", func() bool { return strings.Contains(s.log(), "publishers.txt:1:1: ") && strings.Contains(s.log(), `"file":"`+list+`"`) })
 	if status, _, _ := s.get(cached); status != http.StatusOK {
 		t.Error("the last good list is not in force:", status)
 	}
@@ -422,17 +423,37 @@ func TestTheDirectiveHeaderCannotChangeTheDecidedHeaders(t *testing.T) {
 	}
 }
 
-// Two handlers for one request are an error, and not a mix of two policies.
+// Two handlers for one request are an error, and not a mix of two policies: of the configuration if all requests come to both, else of those that do.
 func TestTwoHandlersDoNotMix(t *testing.T) {
 	s := newServer(t, `	route {
-		ampcors www.example.com {
-			credentialed
+		@here method GET
+		route @here {
+			ampcors www.example.com {
+				credentialed
+			}
 		}
 		ampcors www.example.com
 		respond ok
 	}`)
 	if status, _, body := s.get(cached); status != http.StatusInternalServerError || body == "ok" {
 		t.Error(status, body)
+	}
+	for directives, want := range map[string]string{
+		"ampcors www.example.com\nampcors www.example.org\n":                                                          "(at :",
+		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                     "path [\"/shop/*\"])",
+		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                    "(at :",
+		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nroute {\nampcors a.example\nampcors b.example\n}\n}": "(at :",
+		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nampcors www.example.org\n}\n":                        "",
+		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                      "",
+	} {
+		var config caddy.Config
+		if err := json.Unmarshal(s.config("http", directives), &config); err != nil {
+			t.Fatal(err)
+		}
+		switch err := caddy.Validate(&config); {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), "two handlers") || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v; want %q", directives, err, want)
+		}
 	}
 	if status, acao, _ := s.get(evil); status != http.StatusForbidden || acao != "" {
 		t.Error(status, acao)

@@ -127,7 +127,16 @@ func (f File) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 // Watch is [File.Watch] for the files that publishersFile and cachesFile name. If there is none, only
 // WatcherConfig.Reload makes the Watcher do anything.
 func (in Inline) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
-	return watch(in.Name, in.read, cfg)
+	mw, w, err := watch(in.Name, in.read, cfg)
+	if err != nil || len(w.seen) == 0 {
+		return mw, w, err
+	}
+	var files []string // for the log: what can change is not the JSON
+	for _, file := range w.seen {
+		files = append(files, file.name)
+	}
+	w.name = strings.Join(files, ", ")
+	return mw, w, nil
 }
 
 func watch(name string, read func() contents, cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {

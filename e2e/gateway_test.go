@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"os"
@@ -77,6 +78,15 @@ func TestTheCaddyExample(t *testing.T) {
 		if out, err := caddy(args...).CombinedOutput(); err != nil {
 			t.Errorf("caddy %q: %v\n%s", args, err, out)
 		}
+	}
+	adapted, err := caddy("adapt", "--config", file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := exec.Command(buildAmpcors(t), "check", "-")
+	check.Stdin = bytes.NewReader(adapted)
+	if out, err := check.Output(); err != nil || !strings.Contains(string(out), "publishers: 2, and 1 pattern\n") {
+		t.Errorf("ampcors check -: %v, %s", err, out)
 	}
 	start(t, addr, caddy("run", "--config", file))
 	for _, test := range []struct {

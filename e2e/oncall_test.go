@@ -32,6 +32,16 @@ type onCall struct {
 	response       string // status and Access-Control-Allow-Origin of the last request
 }
 
+// buildAmpcors builds the command, and returns its path.
+func buildAmpcors(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "ampcors")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/ampcors/ampcors/cmd/ampcors").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
 // start starts ampcors with its flags, and nginx in front of it and of a backend.
 func (o *onCall) start() {
 	o.t.Helper()
@@ -129,10 +139,7 @@ func (o *onCall) has(signal string) bool {
 // TestOperationsLeadsToTheCause injects faults in real servers. For each, the first signal comes, and the command that docs/OPERATIONS.md names says
 // what the cause is. With -v it prints how long both took.
 func TestOperationsLeadsToTheCause(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ampcors")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/ampcors/ampcors/cmd/ampcors").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := buildAmpcors(t)
 	operations, err := os.ReadFile("../docs/OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -23,8 +24,9 @@ func newCheck() *cobra.Command {
 		Use:   "check file",
 		Short: "Check a configuration file, and show what it allows",
 		Long: "Check a configuration file, or a list of publishers with one on each line, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
-			"With a database, also check that serve-authz with the same flags can look up publishers in it. The exit code is 3 if it cannot.",
-		Example: "  ampcors check config.json\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
+			"With a database, also check that serve-authz with the same flags can look up publishers in it. The exit code is 3 if it cannot.\n\n" +
+			"With - the configuration of Caddy is read, in JSON, from standard input: it says what each ampcors in it allows.",
+		Example: "  ampcors check config.json\n  caddy adapt --config Caddyfile | ampcors check -\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
 	}
 	output := addOutput(cmd)
 	hasDatabase := cmd.Flags().Bool("with-database", false,
@@ -47,6 +49,9 @@ func newCheck() *cobra.Command {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
 		}
+		if args[0] == "-" {
+			return checkCaddys(cmd, *output)
+		}
 		read, err := configurationIn(args[0], string(*caches), func(cfg *ampcors.Config) {
 			if *hasDatabase || d.address() != "" {
 				cfg.Source = new(source.Source) // it is never asked
@@ -63,19 +68,7 @@ func newCheck() *cobra.Command {
 		if err != nil {
 			return exitError{exitFindings, err}
 		}
-		if slices.ContainsFunc(cfg.Publishers, func(p string) bool {
-			return strings.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf })
-		}) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: publishers are written in Unicode, and which letters are valid depends on its version, here %s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
-		}
-		for _, warning := range cfg.Warnings() {
-			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
-		}
-		for _, p := range cfg.Publishers {
-			if base, isPattern := strings.CutPrefix(p, "*."); isPattern && getsHash("www."+base) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %q: AMP Caches give names below it a hash prefix, such as www.%s, and a pattern matches no hash: list each of them by itself\n", p, base)
-			}
-		}
+		warn(cmd.ErrOrStderr(), cfg)
 		if *output == formatJSON {
 			data, err := configfile.Marshal(cfg)
 			if err != nil {
@@ -100,6 +93,23 @@ func newCheck() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// warn writes what users may not expect of a configuration.
+func warn(w io.Writer, cfg ampcors.Config) {
+	if slices.ContainsFunc(cfg.Publishers, func(p string) bool {
+		return strings.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf })
+	}) {
+		fmt.Fprintf(w, "note: publishers are written in Unicode, and which letters are valid depends on its version, here %s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
+	}
+	for _, warning := range cfg.Warnings() {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+	for _, p := range cfg.Publishers {
+		if base, isPattern := strings.CutPrefix(p, "*."); isPattern && getsHash("www."+base) {
+			fmt.Fprintf(w, "warning: %q: AMP Caches give names below it a hash prefix, such as www.%s, and a pattern matches no hash: list each of them by itself\n", p, base)
+		}
+	}
 }
 
 // getsHash reports whether an implementation that is known gives a domain its hash prefix.

@@ -70,7 +70,7 @@ func isList(path string) (bool, error) {
 	}
 	text := bytes.TrimSpace(bytes.TrimPrefix(begin, []byte("\uFEFF")))
 	if caddyfile.Match(text) || filepath.Base(path) == "Caddyfile" {
-		return false, fmt.Errorf("%s is a Caddyfile; caddy validate --config %[1]s checks it, and this command reads the files that its ampcors directives name", path)
+		return false, fmt.Errorf("%s is a Caddyfile; caddy adapt --config %[1]s | ampcors check - says what each ampcors in it allows, and caddy validate checks all of it", path)
 	}
 	// What begins with a letter, a digit, a * or a comment, and is not JSON.
 	isName := len(text) > 0 && (text[0] == '*' || text[0] == '#' || text[0] >= 'a' && text[0] <= 'z' || text[0] >= 'A' && text[0] <= 'Z' || text[0] >= '0' && text[0] <= '9' || text[0] >= 0x80)

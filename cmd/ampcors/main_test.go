@@ -168,7 +168,7 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 		{[]string{"check", "--caches", caches, list}, "", exitClean, "caches: other (as " + caches + " says)"},
 		{[]string{"check", write("bad.txt", "www.example.com\nhttps://b.example\n")}, "", exitFindings, "bad.txt:2:1: \"https://b.example\" has a scheme"},
 		{[]string{"check", cut}, "", exitFindings, "the file may be truncated"},
-		{[]string{"check", write("Caddyfile", "localhost\nampcors {\n}\n")}, "", exitUsage, "Caddyfile is a Caddyfile; caddy validate --config "},
+		{[]string{"check", write("Caddyfile", "localhost\nampcors {\n}\n")}, "", exitUsage, "Caddyfile is a Caddyfile; caddy adapt --config "},
 		{[]string{"check", write("site.caddy", "{\n\torder ampcors first\n}\n")}, "", exitUsage, "site.caddy is a Caddyfile"},
 		{[]string{"check", write("text.json", "www.example.com\n")}, "", exitFindings, "is not JSON"},
 		{[]string{"check", idn}, "", exitClean, `warning: "*.in--trouble.com": AMP Caches give names below it a hash prefix`},
@@ -469,6 +469,27 @@ func TestCheck(t *testing.T) {
 		}
 		if code, stdout, _ := run(t, "", "check", "-o", "json", file); code != exitClean || json.Unmarshal([]byte(stdout), new(ampcors.Config)) != nil {
 			t.Errorf("exit code %d\n%s", code, stdout)
+		}
+	})
+	t.Run("Caddy's", func(t *testing.T) {
+		adapted := `{"apps": {"http": {"servers": {"srv0": {"listen": [":443"], "routes": [{"match": [{"host": ["api.example"]}], "handle": [{"handler": "subroute", "routes": [
+			{"match": [{"path": ["/shop/*"]}], "handle": [{"handler": "ampcors", "config": {"publishers": ["shop.example"], "credentialed": true}}]},
+			{"handle": [{"handler": "ampcors", "config": {"publishersFile": "` + write("caddys.txt", "a.example\n*.b.example\n") + `"}, "source": {"module": "redis"}}]}]}]}]}}}}}`
+		code, stdout, stderr := run(t, adapted, "check", "-")
+		for _, want := range []string{"ampcors 1 ({\"host\":[\"api.example\"]} {\"path\":[\"/shop/*\"]})\n\tpublishers: 1, and 0 patterns\n", "\tcredentials: true\n",
+			"ampcors 2, and publishers in redis ({\"host\":[\"api.example\"]})\n\tpublishers: 1, and 1 pattern\n", "\tcredentials: false\n"} {
+			if code != exitClean || !strings.Contains(stdout, want) || stderr != "" {
+				t.Errorf("%d, %s%s; want %q", code, stdout, stderr, want)
+			}
+		}
+		if code, stdout, stderr := run(t, strings.Replace(adapted, "shop.example", "shop", 1), "check", "-o", "json", "-"); code != exitFindings ||
+			!strings.Contains(stderr, "ampcors 1 (") || !strings.Contains(stderr, `publishers[0] "shop" has no dot`) || !strings.Contains(stdout, `"a.example"`) {
+			t.Errorf("%d, %s%s", code, stdout, stderr)
+		}
+		for input, want := range map[string]string{`{"apps": {}}`: "has no ampcors", `{"publishers": ["a.example"]}`: "caddy adapt", "": "caddy adapt"} {
+			if code, _, stderr := run(t, input, "check", "-"); code == exitClean || !strings.Contains(stderr, want) {
+				t.Errorf("%s: %d, %s", input, code, stderr)
+			}
 		}
 	})
 	t.Run("an ambiguous prefix", func(t *testing.T) {

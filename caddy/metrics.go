@@ -92,9 +92,14 @@ func sumOf(sources []*source.Source) *source.Stats {
 	sum := source.Stats{Notifies: true, Listening: true}
 	to := reflect.ValueOf(&sum).Elem()
 	for _, s := range sources {
-		stats := reflect.ValueOf(s.Stats())
+		of := s.Stats()
+		for i, n := range of.WaitsWithin {
+			sum.WaitsWithin[i] += n
+		}
+		stats := reflect.ValueOf(of)
 		for i := range stats.NumField() {
 			switch field := to.Field(i); field.Kind() {
+			case reflect.Array: // WaitsWithin
 			case reflect.Uint64:
 				field.SetUint(field.Uint() + stats.Field(i).Uint())
 			case reflect.Int, reflect.Int64:

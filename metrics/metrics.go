@@ -55,7 +55,7 @@ type Filter struct {
 	BuiltAt    time.Time
 }
 
-// A Metric has a name, a text for people, the type "counter", "gauge" or "summary", and the names of its labels.
+// A Metric has a name, a text for people, the type "counter", "gauge" or "histogram", and the names of its labels.
 type Metric struct {
 	Name, Help, Type string
 	Labels           []string
@@ -84,7 +84,7 @@ var (
 		"The part of the lookups that was made in the background before an answer expired.")
 	entries   = metric("source_entries", "gauge", "Answers in memory: publishers, negatives and prefixes.", "kind")
 	waiting   = metric("source_waiting_lookups", "gauge", "Lookups that wait for a slot.")
-	waits     = metric("source_wait_seconds", "summary", "Time that decisions waited for a lookup of the Source. All others took about a microsecond.")
+	waits     = metric("source_wait_seconds", "histogram", "Time that decisions waited for a lookup of the Source. All others took about a microsecond.")
 	filtered  = metric("filter_publishers", "gauge", "Publishers in the filter, if there is one.")
 	built     = metric("filter_built_timestamp_seconds", "gauge", "When the list of the filter was made; 0 if there is none yet.")
 	listening = metric("source_listening", "gauge",
@@ -102,12 +102,13 @@ func metric(name, kind, help string, labels ...string) *Metric {
 // Metrics returns all metrics.
 func Metrics() []*Metric { return slices.Clone(all) }
 
-// A Sample is a value of a metric. Count is that of a summary, of which Value is the sum.
+// A Sample is a value of a metric. A histogram has the sum as its Value, how many values that is as its Count, and in Buckets how many were at most each bound.
 type Sample struct {
 	*Metric
 	LabelValues []string
 	Value       float64
 	Count       uint64
+	Buckets     map[float64]uint64
 }
 
 // Samples returns the counts. Samples of one metric follow each other.
@@ -152,7 +153,11 @@ func (c Counts) Samples() (samples []Sample) {
 	add(entries, float64(s.Negatives), "negatives")
 	add(entries, float64(s.Prefixes), "prefixes")
 	add(waiting, float64(s.Waiting))
-	samples = append(samples, Sample{Metric: waits, Value: s.WaitTime.Seconds(), Count: s.Waits})
+	within := make(map[float64]uint64)
+	for i, bound := range source.WaitBounds() {
+		within[bound.Seconds()] = s.WaitsWithin[i]
+	}
+	samples = append(samples, Sample{Metric: waits, Value: s.WaitTime.Seconds(), Count: s.Waits, Buckets: within})
 	if s.Notifies { // otherwise an alert would have to know that the Source never reports changes
 		add(listening, oneIf(s.Listening))
 	}
@@ -188,8 +193,11 @@ func Handler(counts func() Counts) http.Handler {
 				fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", s.Name, s.Help, s.Name, s.Type)
 				last = s.Metric
 			}
-			if s.Type == "summary" {
-				fmt.Fprintf(&b, "%s_sum %v\n%s_count %d\n", s.Name, s.Value, s.Name, s.Count)
+			if s.Type == "histogram" {
+				for _, bound := range slices.Sorted(maps.Keys(s.Buckets)) {
+					fmt.Fprintf(&b, "%s_bucket{le=\"%v\"} %d\n", s.Name, bound, s.Buckets[bound])
+				}
+				fmt.Fprintf(&b, "%[1]s_bucket{le=\"+Inf\"} %[2]d\n%[1]s_sum %[3]v\n%[1]s_count %[2]d\n", s.Name, s.Count, s.Value)
 				continue
 			}
 			var labels []string

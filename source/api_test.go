@@ -590,3 +590,38 @@ func TestOnlyDomainsAreFound(t *testing.T) {
 		}
 	}
 }
+
+// The time that decisions wait is counted, below each of WaitBounds that it does not exceed.
+func TestWaitsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var takes time.Duration
+		s, err := source.New(source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) {
+			time.Sleep(takes)
+			return domain, nil
+		}}, source.Config{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for i, d := range []time.Duration{3 * time.Millisecond, time.Second, 2 * time.Second} {
+			takes = d
+			s.Find(t.Context(), fmt.Sprintf("p%d.example", i))
+		}
+		s.Find(t.Context(), "p0.example") // is remembered
+		stats := s.Stats()
+		for i, bound := range source.WaitBounds() {
+			want := uint64(0)
+			for _, d := range []time.Duration{3 * time.Millisecond, time.Second, 2 * time.Second} {
+				if d <= bound {
+					want++
+				}
+			}
+			if stats.WaitsWithin[i] != want {
+				t.Errorf("%v: %d; want %d", bound, stats.WaitsWithin[i], want)
+			}
+		}
+		if stats.Waits != 3 || stats.WaitTime != 3003*time.Millisecond {
+			t.Errorf("%+v", stats)
+		}
+	})
+}

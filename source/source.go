@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -228,9 +229,21 @@ func (s *Source) find(ctx context.Context, requested key) Answer {
 func (s *Source) waited(since time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	took := s.now() - since
 	s.stats.Waits++
-	s.stats.WaitTime += s.now() - since
+	s.stats.WaitTime += took
+	for i, bound := range waitBounds {
+		if took <= bound {
+			s.stats.WaitsWithin[i]++
+		}
+	}
 }
+
+var waitBounds = [...]time.Duration{time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
+
+// WaitBounds returns the times of [Stats].WaitsWithin, in ascending order.
+func WaitBounds() []time.Duration { return slices.Clone(waitBounds[:]) }
 
 // refresh asks about a remembered publisher in the background.
 func (s *Source) refresh(domain string) {
@@ -354,6 +367,8 @@ type Stats struct {
 
 	Waits    uint64        `json:"waits"`    // decisions that waited for a lookup, their own or another's
 	WaitTime time.Duration `json:"waitTime"` // of all Waits together; nanoseconds in JSON
+	// WaitsWithin has, for each of WaitBounds, how many of Waits took that long at most.
+	WaitsWithin [len(waitBounds)]uint64 `json:"waitsWithin"`
 
 	Publishers int  `json:"publishers"` // in memory now, expired ones included
 	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included

@@ -72,8 +72,8 @@ func (c *Collector) Collect(found chan<- prometheus.Metric) {
 	}
 	for _, s := range counts.Samples() {
 		switch desc := descs[s.Metric]; s.Type {
-		case "summary":
-			found <- prometheus.MustNewConstSummary(desc, s.Count, s.Value, nil)
+		case "histogram":
+			found <- prometheus.MustNewConstHistogram(desc, s.Count, s.Value, s.Buckets)
 		case "counter":
 			found <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, s.Value, s.LabelValues...)
 		default:

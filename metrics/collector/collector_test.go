@@ -123,7 +123,7 @@ ampcors_source_listening 1
 	for _, family := range families {
 		if family.GetName() == "ampcors_source_wait_seconds" {
 			hasWaits = true
-			if waits := family.GetMetric()[0].GetSummary(); waits.GetSampleCount() != 3 || waits.GetSampleSum() <= 0 {
+			if waits := family.GetMetric()[0].GetHistogram(); len(waits.GetBucket()) != len(source.WaitBounds()) || waits.GetSampleCount() != 3 || waits.GetSampleSum() <= 0 {
 				t.Errorf("waits: %v; want 3", waits)
 			}
 		}
@@ -279,7 +279,7 @@ func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 			t.Errorf("%s uses %d metrics", name, len(used))
 		}
 		for _, u := range used {
-			known, ok := labels[strings.TrimSuffix(strings.TrimSuffix(u[1], "_sum"), "_count")]
+			known, ok := labels[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(u[1], "_sum"), "_count"), "_bucket")]
 			if !ok {
 				t.Errorf("%s uses %s, which does not exist", name, u[1])
 			}

@@ -23,8 +23,10 @@ func newCacheURL() *cobra.Command {
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
 	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, which is google without it")
+	complete(cmd, "cache", cacheIDs(cacheurl.DefaultCaches()))
 	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, that of ampcors prefix is used")
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
+	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
 	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -169,3 +169,9 @@ func checkRules(cmd *cobra.Command) error {
 	}
 	return nil
 }
+
+// complete says with which values a shell completes a flag.
+func complete(cmd *cobra.Command, name string, values []string) {
+	// fails only for unknown names
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}

@@ -107,15 +107,11 @@ anything was not tested.`,
 	f.caches = addCaches(cmd)
 	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
 	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+or(probe.Servers()))
-	complete := func(name string, values []string) {
-		// fails only for unknown names
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
-	complete("output", outputs)
-	complete("fail-on", failOns)
-	complete("ignore", textsOf(probe.IDs()))
-	complete("advice", probe.Servers())
-	complete("method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead})
+	complete(cmd, "output", outputs)
+	complete(cmd, "fail-on", failOns)
+	complete(cmd, "ignore", textsOf(probe.IDs()))
+	complete(cmd, "advice", probe.Servers())
+	complete(cmd, "method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return runProbe(cmd, args, f)
 	}

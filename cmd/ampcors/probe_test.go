@@ -232,6 +232,10 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 		{[]string{"__complete", "probe", "--ignore", "null"}, "null-allowed\n"},
 		{[]string{"__complete", "probe", "-o", ""}, "github\n"},
 		{[]string{"__complete", "probe", "--advice", ""}, "WordPress\n"},
+		{[]string{"__complete", "serve-authz", "--proxy", ""}, "envoy\n"},
+		{[]string{"__complete", "flush", "--cache", ""}, "bing\n"},
+		{[]string{"__complete", "cacheurl", "--type", ""}, "cert\n"},
+		{[]string{"__complete", "advice", ""}, "WordPress\n"},
 	} {
 		if code, stdout, stderr := run(t, "", test.args...); code != exitClean || !strings.Contains(stdout, test.want) {
 			t.Errorf("%q: exit code %d\n%s\n%s", test.args, code, stdout, stderr)

@@ -58,6 +58,8 @@ func newServeAuthz() *cobra.Command {
 	metricsAt := cmd.Flags().String("metrics", "", "address of /metrics, for Prometheus, and of /healthz and /readyz, such as 127.0.0.1:9001; if empty, there are none")
 	logFormat := cmd.Flags().String("log-format", "text", "text or json: one object on each line")
 	caches := addCaches(cmd)
+	complete(cmd, "proxy", []string{"nginx", "envoy"})
+	complete(cmd, "log-format", []string{"text", "json"})
 	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
 	var d database
 	d.addFlags(cmd)

@@ -26,7 +26,7 @@ func newSubmit() *cobra.Command {
 	output := addOutput(cmd)
 	flags := addIndexNow(cmd)
 	endpoints := cmd.Flags().StringArray("endpoint", nil, "the one service to tell, which tells all others: "+or(slices.Sorted(maps.Keys(engines)))+", or a URL; if empty, "+indexnow.API)
-	_ = cmd.RegisterFlagCompletionFunc("endpoint", cobra.FixedCompletions(slices.Sorted(maps.Keys(engines)), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "endpoint", slices.Sorted(maps.Keys(engines)))
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
 	showKey := cmd.Flags().Bool("show-key", false, "with --dry-run, print command lines of curl that send the requests, with the key, which lets everybody submit URLs of the host")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors/badvalue"
@@ -37,7 +38,7 @@ func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
 	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
 	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "its column of domains")
-	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix", "its column of hash prefixes")
+	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix", "its column of hash prefixes; if no AMP Cache is trusted, the column of domains again")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }
 
@@ -150,7 +151,7 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 		if err != nil {
 			return lookups{}, err
 		}
-		return lookups{table.Database(), table.Ping, table.Close}, nil
+		return lookups{table.Database(), d.withHint(table.Ping), table.Close}, nil
 	}
 	db, err := d.mysql()
 	if err != nil {
@@ -160,7 +161,34 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 	if err != nil {
 		return lookups{}, err
 	}
-	return lookups{table.Database(), table.Ping, func() { _ = db.Close() }}, nil
+	return lookups{table.Database(), d.withHint(table.Ping), func() { _ = db.Close() }}, nil
+}
+
+// withHint returns ping, with errors that say which flag is about what the database rejects.
+func (d *database) withHint(ping func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return d.hinted(ping(ctx)) }
+}
+
+// hinted adds to an error of the database which flag is about it, if one is.
+func (d *database) hinted(err error) error {
+	code := ""
+	if said := (*pgconn.PgError)(nil); errors.As(err, &said) {
+		code = said.Code
+	} else if said := (*mysql.MySQLError)(nil); errors.As(err, &said) {
+		code = fmt.Sprint(said.Number)
+	}
+	switch t := d.table; code {
+	case "42P01", "1146": // no such table
+		return fmt.Errorf("%w; --table names the table, here %s", err, t.Table)
+	case "42703", "1054": // no such column
+		return fmt.Errorf("%w; --domain-column names the column of domains, here %s, and --prefix-column that of hash prefixes, here %s. "+
+			"If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s", err, t.DomainColumn, t.PrefixColumn, t.DomainColumn)
+	case "42883": // no such operator
+		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column write active, and not active = 1", err)
+	case "42501", "1142", "1143": // no permission
+		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s", err, t.Table)
+	}
+	return err
 }
 
 func (d *database) postgres(log *slog.Logger) (*pgsource.Table, error) {

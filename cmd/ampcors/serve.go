@@ -216,7 +216,11 @@ func (d *database) lookups(ctx context.Context, config string, log *slog.Logger,
 		case errors.Is(err, pgsource.ErrOtherTriggers):
 			stop(err)
 		case err != nil:
-			log.Error("ampcors: publishers in the database are not looked up, or their changes are not reported", "error", driver.LogText(err))
+			what := "ampcors: publishers in the database are not looked up"
+			if _, err := opened.PublisherByDomain(ctx, ""); err == nil {
+				what = "ampcors: publishers in the database are looked up by their domains, and something else is missing"
+			}
+			log.Error(what, "error", driver.LogText(err))
 		default:
 			log.Info("ampcors: publishers are looked up", "table", d.table.Table)
 		}

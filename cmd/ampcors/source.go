@@ -175,8 +175,19 @@ func (p preparation) install(create, replace bool) error {
 			made = append(made, s.makes)
 		}
 	}
+	if p.dryRun || !p.hasPrefixes() { // otherwise fill has looked at the rows
+		if columns, err := p.columns(); err == nil { // there is a table
+			prefix := "NULL"
+			if p.hasPrefixes() && slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, p.table.PrefixColumn) }) {
+				prefix = p.table.PrefixColumn
+			}
+			if _, wrong := p.check(prefix, false); wrong != nil {
+				findings = exitError{exitFindings, wrong}
+			}
+		}
+	}
 	if p.dryRun {
-		return nil
+		return findings
 	}
 	opened, err := p.open(slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -219,7 +230,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		}
 		if _, err := p.hasRow(fmt.Sprintf("SELECT %s FROM %s WHERE 1 = 0 AND (%s\n)", domain, table,
 			cmp.Or(p.table.Condition, "1 = 1"))); err != nil {
-			return nil, err
+			return nil, p.hinted(err)
 		}
 		if p.createIndex, err = p.howToIndex(); err != nil {
 			return nil, err
@@ -246,10 +257,15 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		if err := index(domain); err != nil { // before the prefixes are filled, domain by domain
 			return nil, err
 		}
+		if !p.hasPrefixes() {
+			break
+		}
 		add("", fillPrefixes)
 		if err := index(prefix); err != nil {
 			return nil, err
 		}
+	case create && !p.hasPrefixes():
+		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY)", table, domain, p.text)
 	case create:
 		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY, %s %s UNIQUE)", table, domain, p.text, prefix, p.hash)
 	default:
@@ -325,6 +341,9 @@ func (p preparation) hasRow(query string) (bool, error) {
 
 // fill fills the hash prefixes that are missing.
 func (p preparation) fill() error {
+	if !p.hasPrefixes() {
+		return errors.New("--prefix-column is the column of domains, for tables without hash prefixes: there is nothing to fill")
+	}
 	config := p.sqlTable()
 	config.Condition = "" // a row may satisfy it later
 	table, err := sqlsource.New(p.db, config)
@@ -338,7 +357,7 @@ func (p preparation) fill() error {
 		return err
 	}
 	if p.dryRun {
-		rows, wrong := p.check(false)
+		rows, wrong := p.check(p.table.PrefixColumn, false)
 		fmt.Fprintf(p.out, "%d rows, %d of them without a hash prefix\n", rows, missing)
 		if wrong != nil {
 			return exitError{exitFindings, wrong}
@@ -360,19 +379,24 @@ func (p preparation) fill() error {
 	if p.ctx.Err() != nil {
 		return p.ctx.Err()
 	}
-	_, wrong := p.check(true) // FillPrefixes has reported the others
+	_, wrong := p.check(p.table.PrefixColumn, true) // FillPrefixes has reported the others
 	if err = errors.Join(err, wrong); err != nil {
 		return exitError{exitFindings, err}
 	}
 	return nil
 }
 
+// hasPrefixes reports whether the table has hash prefixes. It has none if their column is that of the domains.
+func (p preparation) hasPrefixes() bool {
+	return !strings.EqualFold(p.table.PrefixColumn, p.table.DomainColumn)
+}
+
 // check returns what is wrong with rows, at most ten: domains that are not canonical, and prefixes
-// that are another domain's. If onlyFilled, rows without a prefix are not looked at.
-func (p preparation) check(onlyFilled bool) (rows int, err error) {
-	query := fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL", p.table.DomainColumn, p.table.PrefixColumn, p.table.Table)
+// that are another domain's. prefix is the column of hash prefixes, or NULL if there is none. If onlyFilled, rows without a prefix are not looked at.
+func (p preparation) check(prefix string, onlyFilled bool) (rows int, err error) {
+	query := fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL", p.table.DomainColumn, prefix, p.table.Table)
 	if onlyFilled {
-		query += fmt.Sprintf(" AND %s IS NOT NULL", p.table.PrefixColumn)
+		query += fmt.Sprintf(" AND %s IS NOT NULL", prefix)
 	}
 	found, err := p.db.QueryContext(p.ctx, query)
 	if err != nil {

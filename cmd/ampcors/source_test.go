@@ -87,7 +87,10 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if _, stderr := source(exitUntested, "install", "--table", "sites"); !strings.Contains(stderr, "no column domain; it has id, host, active") {
 				t.Error(stderr)
 			}
-			out, _ := source(exitClean, on(sites, "install", "--dry-run")...)
+			out, stderr := source(exitFindings, on(sites, "install", "--dry-run")...)
+			if !strings.Contains(stderr, `"Upper.example" in sites: it is not canonical; want "upper.example"`) {
+				t.Error(stderr)
+			}
 			order := -1 // the fill needs the first index
 			for _, want := range []string{"ALTER TABLE sites ADD COLUMN hash_prefix", test.other + " ampcors_sites_host ON sites (host);", fillPrefixes, test.other + " ampcors_sites_hash_prefix ON sites (hash_prefix);"} {
 				at := strings.Index(out, want)
@@ -96,7 +99,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 				}
 				order = at
 			}
-			out, stderr := source(exitFindings, on(sites, "install")...)
+			out, stderr = source(exitFindings, on(sites, "install")...)
 			if !strings.HasPrefix(out, "2 hash prefixes were filled\nsites has what lookups need; made: the column hash_prefix, an index on host, an index on hash_prefix") || !strings.Contains(stderr, `"Upper.example" in sites: it is not canonical`) {
 				t.Errorf("%s%s", out, stderr)
 			}
@@ -143,6 +146,42 @@ func TestSourceInstallAndFill(t *testing.T) {
 				}
 			}
 			serveFrom(t, url, sites)
+
+			// A table without hash prefixes, for tenants without AMP.
+			exec("CREATE TABLE tenants (host varchar(253), active bool)")
+			exec("INSERT INTO tenants VALUES ('www.example.com', true), ('Grosse.example', true)")
+			tenants := []string{"--table", "tenants", "--domain-column", "host", "--condition", "active"}
+			config := filepath.Join(t.TempDir(), "tenants.json")
+			if err := os.WriteFile(config, []byte(`{"caches": []}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); !strings.Contains(stderr, "use --prefix-column host") {
+				t.Error(stderr)
+			}
+			tenants = append(tenants, "--prefix-column", "host")
+			if out, stderr := source(exitFindings, on(tenants, "install")...); strings.Contains(out, "prefix") || !strings.Contains(stderr, `"Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
+				t.Errorf("%s%s", out, stderr)
+			}
+			if _, stderr := source(exitUntested, on(tenants, "fill")...); !strings.Contains(stderr, "there is nothing to fill") {
+				t.Error(stderr)
+			}
+			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitClean || !strings.Contains(out, "it has publishers") {
+				t.Errorf("%d, %s%s", code, out, stderr)
+			}
+			server := serve(t, append(tenants, "--config", config, "--database", url, "--metrics", "127.0.0.1:0")...)
+			for origin, want := range map[string]int{"https://www.example.com": http.StatusOK, "https://grosse.example": http.StatusForbidden, "https://www-example-com.cdn.ampproject.org": http.StatusForbidden} {
+				if got := server.ask(t, origin); got != want {
+					t.Errorf("%s: %d; want %d", origin, got, want)
+				}
+			}
+			for condition, want := range map[string]string{"active = 1": "write active, and not active = 1", "nonsense": "--domain-column names the column"} {
+				if code, _, stderr := run(t, "", "check", config, "--database", url, "--table", "tenants", "--domain-column", "host", "--prefix-column", "host", "--condition", condition); (code == exitClean || !strings.Contains(stderr, want)) && (driver == "pgx" || condition == "nonsense") {
+					t.Errorf("%s: %d, %s", condition, code, stderr)
+				}
+			}
+			if _, _, stderr := run(t, "", "check", config, "--database", url, "--table", "nowhere"); !strings.Contains(stderr, "--table names the table, here nowhere") {
+				t.Error(stderr)
+			}
 			if driver == "pgx" {
 				wrong := serve(t, "--config", emptyConfig(t), "--database", url, "--table", "sites", "--domain-column", "host") // without the condition
 				if code := <-wrong.code; code != exitUntested || !strings.Contains(wrong.log.String(), "another condition") {

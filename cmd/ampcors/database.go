@@ -16,8 +16,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
+	"golang.org/x/net/idna"
 
 	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/pgsource"
@@ -226,6 +228,42 @@ func (d *database) mysql() (*sql.DB, error) {
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	return db, nil
+}
+
+// rowHint says that the table has a row for a domain that lookups do not find, and why, or is "".
+func (d *database) rowHint(ctx context.Context, domain string) string {
+	canonical, err := cacheurl.CanonicalDomain(domain)
+	if err != nil {
+		return ""
+	}
+	unicode, _ := idna.ToUnicode(canonical) // as people write it
+	open := func() (*sql.DB, error) { return sql.Open("pgx", d.address()) }
+	if d.isMySQL() {
+		open = d.mysql
+	}
+	db, err := open()
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	table := d.sqlTable()
+	second := "$2"
+	if d.isMySQL() {
+		second = "?"
+	}
+	var stored string
+	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE lower(%[1]s) IN (%[3]s, %[4]s)", table.DomainColumn, table.Table, cmp.Or(table.Placeholder, "$1"), second)
+	switch err := db.QueryRowContext(ctx, query, canonical, unicode).Scan(&stored); {
+	case err != nil: // the steps say what is known
+		return ""
+	case stored != canonical:
+		return fmt.Sprintf("The table %s has it as %q, which is not canonical, so that no lookup finds it: want %q.", table.Table, stored, canonical)
+	case d.table.Condition != "":
+		return fmt.Sprintf("The table %s has %s, and --condition does not hold for it.", table.Table, stored)
+	}
+	return fmt.Sprintf("The table %s has %s now.", table.Table, stored)
 }
 
 // sqlTable returns the table for package sqlsource.

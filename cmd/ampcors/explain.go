@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,6 +77,9 @@ func newExplain() *cobra.Command {
 			}
 			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
 				hint = hashHint(cfg, origin)
+			}
+			if hint == "" && d.address() != "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {
+				hint = d.rowHint(cmd.Context(), cmp.Or(e.Decision.ClaimedPublisher, strings.TrimPrefix(origin, "https://")))
 			}
 			if hint != "" {
 				explained.Steps = append(explained.Steps, step{Name: "hint", Value: hint})

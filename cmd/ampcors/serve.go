@@ -55,7 +55,7 @@ func newServeAuthz() *cobra.Command {
 	}
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
-	metricsAt := cmd.Flags().String("metrics", "", "address of /metrics, for Prometheus, and of /healthz and /readyz, such as 127.0.0.1:9001; if empty, there are none")
+	metricsAt := cmd.Flags().String("metrics", "", "address of /metrics, for Prometheus, of /healthz and /readyz, and with a database of /forget, such as 127.0.0.1:9001; if empty, there are none")
 	logFormat := cmd.Flags().String("log-format", "text", "text or json: one object on each line")
 	caches := addCaches(cmd)
 	complete(cmd, "proxy", []string{"nginx", "envoy"})
@@ -125,6 +125,9 @@ func newServeAuthz() *cobra.Command {
 			}))
 			mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 			mux.Handle("GET /readyz", &readiness{mw: mw, publishers: publishers})
+			if publishers != nil {
+				mux.HandleFunc("POST /forget", func(w http.ResponseWriter, r *http.Request) { forget(w, r, publishers) })
+			}
 			handlers[other] = mux
 			*metricsAt = other.Addr().String()
 		}
@@ -177,6 +180,19 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		r.isReady.Store(true)
 	}
 	_, _ = io.WriteString(w, "ok\n")
+}
+
+// forget answers /forget: the server asks the database again about the publishers in the body, one on each line.
+func forget(w http.ResponseWriter, r *http.Request, publishers *source.Source) {
+	domains, err := lines(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err == nil && len(domains) == 0 {
+		err = errors.New("want publishers in the body, with one on each line")
+	}
+	if err = cmp.Or(err, publishers.Forget(domains...)); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	_, _ = io.WriteString(w, count(len(domains), "publisher", "publishers")+" forgotten\n")
 }
 
 // answerUntil answers until ctx is done, and then ends what was begun.

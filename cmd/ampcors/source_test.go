@@ -148,7 +148,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 			serveFrom(t, url, sites)
 
 			// A table without hash prefixes, for tenants without AMP.
-			exec("CREATE TABLE tenants (host varchar(253), active bool)")
+			exec("CREATE TABLE tenants (host varchar(253)" + map[string]string{"mysql": " CHARACTER SET utf8mb4"}[driver] + ", active bool)")
 			exec("INSERT INTO tenants VALUES ('www.example.com', true), ('Grosse.example', true)")
 			tenants := []string{"--table", "tenants", "--domain-column", "host", "--condition", "active"}
 			config := filepath.Join(t.TempDir(), "tenants.json")
@@ -172,6 +172,27 @@ func TestSourceInstallAndFill(t *testing.T) {
 			for origin, want := range map[string]int{"https://www.example.com": http.StatusOK, "https://grosse.example": http.StatusForbidden, "https://www-example-com.cdn.ampproject.org": http.StatusForbidden} {
 				if got := server.ask(t, origin); got != want {
 					t.Errorf("%s: %d; want %d", origin, got, want)
+				}
+			}
+			exec("UPDATE tenants SET active = false WHERE host = 'www.example.com'")
+			for body, want := range map[string]int{"www.example.com\n": http.StatusOK, "": http.StatusBadRequest, "a b\n": http.StatusBadRequest} {
+				resp, err := http.Post("http://"+server.metrics()+"/forget", "text/plain", strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.Body.Close(); resp.StatusCode != want {
+					t.Errorf("forget %q: %s", body, resp.Status)
+				}
+			}
+			if got := server.ask(t, "https://www.example.com"); got != http.StatusForbidden {
+				t.Errorf("a publisher that was forgotten is allowed: %d", got)
+			}
+			exec("UPDATE tenants SET active = true WHERE host = 'www.example.com'")
+			exec("INSERT INTO tenants VALUES ('off.example', false), ('bücher.example', true)")
+			for origin, want := range map[string]string{"https://grosse.example": `has it as "Grosse.example"`, "https://off.example": "--condition does not hold", "https://xn--bcher-kva.example": `as "bücher.example", which is not canonical`, "https://none.example": ""} {
+				code, out, stderr := run(t, "", append([]string{"explain", origin, "--config", config, "--database", url}, tenants...)...)
+				if code != exitFindings || !strings.Contains(out, want) || strings.Contains(out, "hint") != (want != "") {
+					t.Errorf("%s: %d, %s%s", origin, code, out, stderr)
 				}
 			}
 			for condition, want := range map[string]string{"active = 1": "write active, and not active = 1", "nonsense": "--domain-column names the column"} {

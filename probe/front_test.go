@@ -193,7 +193,7 @@ func TestOwnDenialsAreReasonsOfAMPCORS(t *testing.T) {
 		}
 	}
 	for name, isDenial := range known {
-		isAboutOrigin := !strings.Contains(name, "email") && !strings.Contains(name, "not_allowed") && name != "no_origin_unsafe" && name != "source_unavailable" || name == "publisher_not_allowed"
+		isAboutOrigin := !slices.Contains([]string{"no_email_sender", "email_sender_not_allowed", "method_not_allowed", "header_not_allowed", "no_origin_unsafe", "source_unavailable"}, name)
 		if isDenial && isAboutOrigin != slices.Contains(names, name) {
 			t.Errorf("%s is about an Origin: %t, and is taken for a denial: %t", name, isAboutOrigin, !isAboutOrigin)
 		}

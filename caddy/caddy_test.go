@@ -274,7 +274,9 @@ func TestTheListIsFollowed(t *testing.T) {
 		t.Errorf("in force: %v, since %v", ok, at)
 	}
 	write("not a domain\n")
-	eventually(t, "the error is logged", func() bool { return strings.Contains(s.log(), "publishers.txt:1:1: ") && strings.Contains(s.log(), `"file":"`+list+`"`) })
+	eventually(t, "the error is logged", func() bool {
+		return strings.Contains(s.log(), "publishers.txt:1:1: ") && strings.Contains(s.log(), `"file":"`+list+`"`)
+	})
 	if status, _, _ := s.get(cached); status != http.StatusOK {
 		t.Error("the last good list is not in force:", status)
 	}

@@ -159,7 +159,7 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 	if err != nil {
 		return lookups{}, err
 	}
-	table, err := sqlsource.New(db, d.sqlTable())
+	table, err := sqlsource.New(db, d.table)
 	if err != nil {
 		return lookups{}, err
 	}
@@ -248,13 +248,12 @@ func (d *database) rowHint(ctx context.Context, domain string) string {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	table := d.sqlTable()
-	second := "$2"
+	table, placeholders := d.table, "$1, $2"
 	if d.isMySQL() {
-		second = "?"
+		placeholders = "?, ?"
 	}
 	var stored string
-	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE lower(%[1]s) IN (%[3]s, %[4]s)", table.DomainColumn, table.Table, cmp.Or(table.Placeholder, "$1"), second)
+	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE lower(%[1]s) IN (%[3]s)", table.DomainColumn, table.Table, placeholders)
 	switch err := db.QueryRowContext(ctx, query, canonical, unicode).Scan(&stored); {
 	case err != nil: // the steps say what is known
 		return ""
@@ -264,13 +263,4 @@ func (d *database) rowHint(ctx context.Context, domain string) string {
 		return fmt.Sprintf("The table %s has %s, and --condition does not hold for it.", table.Table, stored)
 	}
 	return fmt.Sprintf("The table %s has %s now.", table.Table, stored)
-}
-
-// sqlTable returns the table for package sqlsource.
-func (d *database) sqlTable() sqlsource.Config {
-	table := d.table
-	if d.isMySQL() {
-		table.Placeholder = "?"
-	}
-	return table
 }

@@ -121,10 +121,10 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 	}
 	p := preparation{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, database: *d,
 		dialect: postgresDialect}
-	complete, err := d.sqlTable().Complete()
+	complete, err := d.table.Complete()
 	err = cmp.Or(d.checkEscapes(), err)
 	p.table = complete
-	p.table.Placeholder = d.table.Placeholder
+	p.table.Placeholder = "" // the driver's
 	switch {
 	case err != nil:
 	case d.isMySQL():
@@ -344,7 +344,7 @@ func (p preparation) fill() error {
 	if !p.hasPrefixes() {
 		return errors.New("--prefix-column is the column of domains, for tables without hash prefixes: there is nothing to fill")
 	}
-	config := p.sqlTable()
+	config := p.table
 	config.Condition = "" // a row may satisfy it later
 	table, err := sqlsource.New(p.db, config)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestADatabasesEqualityLetsNobodyIn(t *testing.T) {
 			found := append(test.finds, "own.example", "www.example.com")
 			expectAllowed(t, "a callback", source.Database{PublisherByDomain: callback}, found)
 
-			table, err := sqlsource.New(db, sqlsource.Config{Table: "tenants", Placeholder: placeholder})
+			table, err := sqlsource.New(db, sqlsource.Config{Table: "tenants"})
 			if err != nil {
 				t.Fatal(err)
 			}

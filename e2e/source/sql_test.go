@@ -23,27 +23,23 @@ import (
 // database, and looks up publishers in it.
 func TestSQLSourceOnEachDatabase(t *testing.T) {
 	for _, test := range []struct {
-		name        string
-		placeholder string
-		open        func(t *testing.T) *sql.DB
+		name string
+		open func(t *testing.T) *sql.DB
 	}{
 		{
-			name:        "PostgreSQL",
-			placeholder: "",
+			name: "PostgreSQL",
 			open: func(t *testing.T) *sql.DB {
 				return open(t, "pgx", servertest.DSN(servertest.Postgres(t).Addr))
 			},
 		},
 		{
-			name:        "MySQL and MariaDB",
-			placeholder: "?",
+			name: "MySQL and MariaDB",
 			open: func(t *testing.T) *sql.DB {
 				return open(t, "mysql", "root@tcp("+servertest.MariaDB(t).Addr+")/test")
 			},
 		},
 		{
-			name:        "SQLite",
-			placeholder: "?",
+			name: "SQLite",
 			open: func(t *testing.T) *sql.DB {
 				return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "publishers.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
 			},
@@ -52,7 +48,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := t.Context()
 			db := test.open(t)
-			table, err := sqlsource.New(db, sqlsource.Config{Placeholder: test.placeholder})
+			table, err := sqlsource.New(db, sqlsource.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,14 +16,14 @@
 //		hash_prefix text COLLATE "C" UNIQUE
 //	);
 //
-// In MySQL and MariaDB, with Config.Placeholder "?":
+// In MySQL and MariaDB:
 //
 //	CREATE TABLE publishers (
 //		domain      varchar(253) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
 //		hash_prefix char(52) CHARACTER SET ascii COLLATE ascii_bin UNIQUE
 //	);
 //
-// In SQLite, with Config.Placeholder "?":
+// In SQLite:
 //
 //	CREATE TABLE publishers (
 //		domain      text PRIMARY KEY,
@@ -75,6 +75,7 @@ package sqlsource
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"iter"
@@ -100,9 +101,9 @@ type Config struct {
 	// input.
 	Condition string
 
-	// Placeholder is how the driver writes the first parameter of a statement: "$1", as
-	// PostgreSQL does, which is the default; "?" for MySQL and SQLite; "@p1" for SQL Server;
-	// ":1" for Oracle.
+	// Placeholder is how the driver writes the first parameter of a statement: "?" for MySQL and SQLite; "@p1" for SQL
+	// Server; ":1" for Oracle; "$1" for PostgreSQL. If empty, it is chosen by the name of the driver's type, and
+	// "$1" if that says nothing, as with a driver that wraps another.
 	Placeholder string
 }
 
@@ -159,6 +160,9 @@ var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // wait for new connections. Lookups wait for one that is free. If there is no
 // limit of connections when New is called, 16 lookups at one time use db.
 func New(db *sql.DB, table Config) (*Table, error) {
+	if table.Placeholder == "" && db != nil {
+		table.Placeholder = placeholderOf(db.Driver())
+	}
 	table, err := table.Complete()
 	if db == nil {
 		err = errors.Join(&badvalue.Error{Code: badvalue.Missing, Path: "db", Reason: "is nil", Want: "a database"}, err)
@@ -173,6 +177,17 @@ func New(db *sql.DB, table Config) (*Table, error) {
 	s.byDomain = s.lookup(table.DomainColumn)
 	s.byPrefix = s.lookup(table.PrefixColumn)
 	return s, nil
+}
+
+// placeholderOf returns the Placeholder of a driver.
+func placeholderOf(d driver.Driver) string {
+	name := strings.ToLower(fmt.Sprintf("%T", d)) // such as *mysql.MySQLDriver
+	for part, placeholder := range map[string]string{"mysql": "?", "mssql": "@p1", "oracle": ":1", "godror": ":1"} {
+		if strings.Contains(name, part) {
+			return placeholder
+		}
+	}
+	return "$1" // which SQLite takes too
 }
 
 func (s *Table) lookup(column string) string {

@@ -243,6 +243,21 @@ func (f *failingExec) ExecContext(ctx context.Context, query string, args []driv
 	return f.fake.ExecContext(ctx, query, args)
 }
 
+type (
+	mysqlDriver struct{ driver.Driver }
+	mssqlDriver struct{ driver.Driver }
+	pqDriver    struct{ driver.Driver }
+)
+
+// Real drivers of MySQL, SQLite and PostgreSQL are in e2e.
+func TestThePlaceholderIsTheDrivers(t *testing.T) {
+	for want, d := range map[string]driver.Driver{"?": &mysqlDriver{}, "@p1": mssqlDriver{}, "$1": &pqDriver{}} {
+		if got := placeholderOf(d); got != want {
+			t.Errorf("%T: %s; want %s", d, got, want)
+		}
+	}
+}
+
 func TestNewChecksTheTable(t *testing.T) {
 	_, err := New(nil, Config{Table: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
 	const want = `ampcors: db "" is nil; want a database

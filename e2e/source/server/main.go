@@ -96,11 +96,7 @@ func (d database) open() (asked source.Database, db *sql.DB, end func(), err err
 	}
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	cfg := sqlsource.Config{}
-	if d.mariadb != "" {
-		cfg.Placeholder = "?"
-	}
-	table, err := sqlsource.New(db, cfg)
+	table, err := sqlsource.New(db, sqlsource.Config{})
 	if err != nil {
 		return source.Database{}, nil, nil, err
 	}

@@ -139,7 +139,7 @@ func (c *cell) anotherSite() []caller {
 
 func (c *cell) anotherPublisher() (all []caller) {
 	hash, _ := cacheurl.HashPrefix(evilHost)
-	for _, cache := range c.p.cfg.Caches {
+	for _, cache := range c.p.hostileCaches() {
 		what := "another publisher on the cache " + cache.ID
 		all = append(all, c.at(what, evilOn(cache), c.claim(evil)...),
 			c.at(what+", hash prefix", "https://"+hash+"."+cache.CacheDomain, c.claim(evil)...))
@@ -148,7 +148,7 @@ func (c *cell) anotherPublisher() (all []caller) {
 }
 
 func (c *cell) adFrames() (all []caller) {
-	for _, cache := range c.p.cfg.Caches {
+	for _, cache := range c.p.hostileCaches() {
 		if suffix := cache.ThirdPartyFrameDomainSuffix; suffix != "" {
 			all = append(all, c.claiming("an ad's frame of the cache "+cache.ID, "https://d-1234567890."+suffix))
 		}
@@ -162,7 +162,7 @@ func (c *cell) withoutClaim() (all []caller) {
 		return nil
 	}
 	all = append(all, c.at("another website, without __amp_source_origin", evil))
-	for _, cache := range c.p.cfg.Caches {
+	for _, cache := range c.p.hostileCaches() {
 		from := c.at("another publisher on the cache "+cache.ID+", without __amp_source_origin", evilOn(cache))
 		from.group = KindPublishers
 		all = append(all, from)
@@ -173,7 +173,7 @@ func (c *cell) withoutClaim() (all []caller) {
 }
 
 func (c *cell) falseClaims() (all []caller) {
-	onCache := evilOn(c.p.cfg.Caches[0])
+	onCache := evilOn(c.p.hostileCaches()[0])
 	if !c.e.NoSourceOrigin {
 		all = append(all, c.at("another publisher's page on a cache, which claims its cache origin", onCache, onCache))
 	}
@@ -205,7 +205,7 @@ func (c *cell) prefixesLikeOurs(isNaive bool) (all []caller) {
 		if isNaive {
 			what += ", whose prefix is " + prefix
 		}
-		for j, cache := range c.p.cfg.Caches {
+		for j, cache := range c.p.hostileCaches() {
 			claims := c.ownThenEvil()
 			if j == 0 {
 				claims = []telling{{claims: c.claim("https://" + domain)}, {ifDenied, c.claim(c.own)}}
@@ -242,16 +242,16 @@ func (c *cell) lookalikes() (all []caller) {
 		"http://192.168.0.10." + evilHost} {
 		add(c.claiming("a look-alike of a host that others allow", origin))
 	}
-	i := slices.IndexFunc(c.pages, func(pg page) bool { return pg.form == formHash })
-	add(c.claiming("a look-alike of the hash prefix on the cache "+c.pages[i].cache, c.pages[i].origin+"."+evilHost))
+	i := slices.IndexFunc(c.onCaches, func(pg page) bool { return pg.form == formHash })
+	add(c.claiming("a look-alike of the hash prefix on the cache "+c.onCaches[i].cache, c.onCaches[i].origin+"."+evilHost))
 	all = append(all, c.likeCaches(false)...)
 	return append(all, c.hostBelow(true)...)
 }
 
 // likeCaches are at hosts that are like a cache's. Some of them only the cache can have.
 func (c *cell) likeCaches(isOfCache bool) (all []caller) {
-	prefix := labelOf(c.pages[1].origin)
-	for _, cache := range c.p.cfg.Caches {
+	prefix := labelOf(c.onCaches[0].origin)
+	for _, cache := range c.p.hostileCaches() {
 		hosts := []string{prefix + "evil" + cache.CacheDomain} // no dot before the domain
 		for _, domain := range slices.Concat(behind(cache.CacheDomain), replaceEach(cache.CacheDomain, '.', "x")) {
 			hosts = append(hosts, prefix+"."+domain)
@@ -293,7 +293,7 @@ func (c *cell) overHTTP() (all []caller) {
 }
 
 // isOnlyHash reports whether the publisher's only form on caches is the hash prefix.
-func (c *cell) isOnlyHash() bool { return len(c.pages) == len(c.p.cfg.Caches)+1 }
+func (c *cell) isOnlyHash() bool { return len(c.onCaches) == len(c.p.hostileCaches()) }
 
 // sending is another website that sends a header. nil removes one.
 func sending(what string, header func(*cell) http.Header) func(*cell) []caller {
@@ -306,18 +306,22 @@ func sameOrigin(*cell) http.Header { return http.Header{"Amp-Same-Origin": {"tru
 func noReferer(*cell) http.Header  { return http.Header{"Referer": nil} }
 
 func (c *cell) falseReferer() http.Header {
-	return http.Header{"Referer": {evil + "/?" + c.pages[1].origin + "/&" + c.own + "/"}}
+	return http.Header{"Referer": {evil + "/?" + c.onCaches[0].origin + "/&" + c.own + "/"}}
 }
 
 func (c *cell) askingForSameOrigin() []caller {
 	s := c.controlStep()
 	s.header, s.mode = sameOrigin(c), preflights
-	return []caller{{page: page{origin: c.pages[1].origin}, what: "the publisher's page on a cache, which asks to send AMP-Same-Origin", isAllowed: true,
+	origin, where := c.onCaches[0].origin, " on a cache"
+	if len(c.p.cfg.Caches) == 0 {
+		origin, where = c.own, ""
+	}
+	return []caller{{page: page{origin: origin}, what: "the publisher's page" + where + ", which asks to send AMP-Same-Origin", isAllowed: true,
 		shape: once(s)}}
 }
 
 func (c *cell) formerCaches() (all []caller) {
-	for _, host := range []string{labelOf(c.pages[1].origin) + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
+	for _, host := range []string{labelOf(c.onCaches[0].origin) + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
 		all = append(all, c.claiming("a page at the domain of a former AMP Cache", "https://"+host))
 	}
 	return all
@@ -354,7 +358,7 @@ func (c *cell) forgedPosts() (all []caller) {
 		all = append(all, caller{page: page{origin: origin}, what: what, shape: c.forging(s)})
 	}
 	add("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
-	for _, cache := range c.p.cfg.Caches {
+	for _, cache := range c.p.hostileCaches() {
 		add("a form of another publisher's page on the cache "+cache.ID+", with the publisher's claim", evilOn(cache), step{claims: own, mode: asForm})
 	}
 	for _, kind := range []string{typeText, typeURLEncoded, typeMultipart} {

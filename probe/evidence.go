@@ -53,7 +53,7 @@ func (s *sight) passesCORS() bool {
 
 // isBareCache reports whether Access-Control-Allow-Origin has the domain of a cache, where no page runs.
 func (s *sight) isBareCache() bool {
-	return slices.ContainsFunc(s.c.p.cfg.Caches, func(cache cacheurl.Cache) bool {
+	return slices.ContainsFunc(s.c.p.hostileCaches(), func(cache cacheurl.Cache) bool {
 		return strings.TrimSuffix(strings.TrimPrefix(s.value, "https://"), "/") == cache.CacheDomain
 	})
 }

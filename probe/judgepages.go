@@ -221,11 +221,15 @@ func (c *cell) findFlaws(pages []*trial) {
 			}
 		}
 		if e.Credentials && setsFirstPartyCookie(h) {
-			c.note(e.URL + " sets a cookie without SameSite=None and Secure: browsers do not send it from pages on AMP Caches. That is not CORS.")
+			c.note(e.URL + " sets a cookie without SameSite=None and Secure: browsers do not send it from pages of other sites, such as AMP Caches. That is not CORS.")
 		}
 	}
 	if e.Credentials {
-		c.note("Some endpoints are called with cookies. On AMP Caches these are third-party cookies, which some browsers never send. That is not CORS.")
+		where := "On AMP Caches"
+		if len(c.p.cfg.Caches) == 0 {
+			where = "On pages of another site than the API's"
+		}
+		c.note("Some endpoints are called with cookies. " + where + " these are third-party cookies, which some browsers never send. That is not CORS.")
 	}
 	for _, t := range echoes {
 		_, resp := t.judged.last()

@@ -144,8 +144,9 @@ type cell struct {
 	p *prober
 	e *Endpoint
 	subject
-	own   string // the publisher's own origin
-	pages []page // of the publisher
+	own      string // the publisher's own origin
+	pages    []page // of the publisher
+	onCaches []page // of the publisher: pages without its own, also on caches that are not trusted
 	// Domains like the publisher's, as the function lookalikes returns them.
 	ofPatterns, ofFunctions []string
 	trials                  []*trial
@@ -172,6 +173,8 @@ func (p *prober) plan(e *Endpoint, who subject) (*cell, error) {
 		if c.pages, err = pagesOf(who.publisher, p.cfg.Caches); err != nil {
 			return nil, err
 		}
+		all, _ := pagesOf(who.publisher, p.hostileCaches()) // fails as the other
+		c.onCaches = all[1:]
 		c.own = "https://" + who.publisher
 		c.ofPatterns, c.ofFunctions = lookalikes(who.publisher)
 	}

@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -46,8 +45,8 @@ type Config struct {
 	// MailClients are the origins of the mail clients at which emails must work with version 1 of the protocol. If nil,
 	// https://mail.google.com is used.
 	MailClients []string
-	// Caches are the AMP Caches on which pages must work. If nil, cacheurl.DefaultCaches() are
-	// used.
+	// Caches are the AMP Caches on which pages must work. If nil, cacheurl.DefaultCaches() are used. If empty, no cache is
+	// trusted, as for tenants without AMP: publishers' pages run at their own origins alone, and other pages on these caches are still denied.
 	Caches []cacheurl.Cache
 
 	// Header is sent with each request, and Cookie with each request with credentials, to the origins of Documents and Endpoints
@@ -149,14 +148,19 @@ func Plan(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, false)
 }
 
+// hostileCaches are the caches on which pages of others are tried.
+func (p *prober) hostileCaches() []cacheurl.Cache {
+	if len(p.cfg.Caches) > 0 {
+		return p.cfg.Caches
+	}
+	return cacheurl.DefaultCaches()
+}
+
 func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.MaxEndpoints = cmp.Or(cfg.MaxEndpoints, 200)
 	if cfg.Caches == nil {
 		cfg.Caches = cacheurl.DefaultCaches()
-	}
-	if len(cfg.Caches) == 0 {
-		return nil, errors.New("there is no AMP Cache")
 	}
 	// The documents have the same time as the trials by default: how many trials there are is not known yet.
 	preparing, cancel := context.WithTimeout(ctx, cmp.Or(cfg.MaxTime, defaultMaxTime))

@@ -530,10 +530,52 @@ func TestAnAmbiguousPrefixMustBeDenied(t *testing.T) {
 	}
 }
 
-func TestAConfigWithoutCachesIsAnError(t *testing.T) {
-	_, err := Run(t.Context(), Config{Endpoints: []Endpoint{formGet}, Publishers: []string{publisher}, Caches: []cacheurl.Cache{}})
-	if err == nil {
-		t.Errorf("got %v", err)
+// Tenants without AMP: pages run at their own origins alone, and caches are other sites.
+func TestWithoutCachesOnlyOwnPagesMustWork(t *testing.T) {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher}, Caches: []cacheurl.Cache{}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	json := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+	allowing := func(isAllowed func(origin string) bool) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Origin")
+			if origin := r.Header.Get("Origin"); origin != "" && isAllowed(origin) {
+				w.Header().Set("Access-Control-Allow-Origin", origin)
+				w.Header().Set("Access-Control-Allow-Credentials", "true")
+			}
+			json(w, r)
+		})
+	}
+	own := "https://" + publisher
+	for _, test := range []struct {
+		name    string
+		backend http.Handler
+		want    []ID
+	}{
+		{"ampcors", mw.Wrap(json), nil},
+		{"every page on a cache", allowing(func(origin string) bool { return origin == own || strings.HasSuffix(origin, ".cdn.ampproject.org") }), []ID{AnyPublisherAllowed}},
+		{"nobody", allowing(func(string) bool { return false }), []ID{ACAOMissing}},
+	} {
+		server := httptest.NewServer(test.backend)
+		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL + "/", Method: http.MethodGet, Credentials: true, Answer: AnswerJSON}},
+			Publishers: []string{publisher}, Caches: []cacheurl.Cache{}})
+		server.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []ID
+		for _, f := range report.Findings {
+			got = append(got, f.ID)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q; want %q", test.name, got, test.want)
+		}
+		for _, s := range report.Snippets {
+			if test.want != nil && strings.Contains(s.Text, "cdn") {
+				t.Errorf("%s has origins on caches: %s", s.Server, s.Text)
+			}
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func (c *cell) attribute() {
 		case t.breaks(SameOriginGranted) && isTrusted:
 		case t.breaks(SameOriginGranted):
 			t.acquit()
-			c.note("Pages on AMP Caches may send AMP-Same-Origin, as with many libraries. The backend was not seen to trust it, so that is harmless.")
+			c.note("Pages of the publisher may send AMP-Same-Origin, as with many libraries. The backend was not seen to trust it, so that is harmless.")
 		case t.breaks(UnsafeReachesHandler), t.Kind == KindForged: // the worse problem
 		case id == ownHostAllowed:
 			t.acquit()

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/probe"
 	"github.com/ampcors/ampcors/source"
@@ -32,6 +33,7 @@ func newAdvice() *cobra.Command {
 	file := cmd.Flags().String("config", "", "JSON file with the configuration. A note says which of its members a server cannot have")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a domain whose pages are allowed")
 	caches := addCaches(cmd)
+	noCaches := addNoCaches(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i := slices.IndexFunc(probe.Servers(), func(s string) bool { return strings.EqualFold(s, args[0]) })
 		if i < 0 {
@@ -49,6 +51,9 @@ func newAdvice() *cobra.Command {
 				_ = json.Unmarshal(data, &members)
 			}
 			_, asksDatabase = members["source"]
+		}
+		if *noCaches {
+			cfg.Caches = []cacheurl.Cache{}
 		}
 		if cfg.Caches == nil {
 			if cfg.Caches, err = caches.read(); err != nil {

@@ -38,6 +38,13 @@ func addCaches(cmd *cobra.Command) *cachesFile {
 	return (*cachesFile)(file)
 }
 
+// addNoCaches adds the flag --no-caches.
+func addNoCaches(cmd *cobra.Command) *bool {
+	none := cmd.Flags().Bool("no-caches", false, "no AMP Cache is trusted: pages run at the publishers' own origins, as with caches: [] in a configuration")
+	cmd.MarkFlagsMutuallyExclusive("caches", "no-caches")
+	return none
+}
+
 // read returns the caches in the file or, without a file, the default ones.
 func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 	if *f == "" {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/ampcors/ampcors/announce/sitemap"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/probe"
 )
 
@@ -37,6 +38,7 @@ type probeFlags struct {
 	timeout, maxTime                      time.Duration
 	maxEndpoints                          int
 	caches                                *cachesFile
+	noCaches                              *bool
 }
 
 // outputs are the formats of a report, in the order of the help.
@@ -105,6 +107,7 @@ anything was not tested.`,
 	flags.Int64Var(&f.maxAnswer, "max-answer", 1, "largest answer or document that is read, in MiB")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
 	f.caches = addCaches(cmd)
+	f.noCaches = addNoCaches(cmd)
 	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
 	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+or(probe.Servers()))
 	complete(cmd, "output", outputs)
@@ -243,7 +246,9 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		MaxAnswer: f.maxAnswer << 20,
 	}
 	var err error
-	if cfg.Caches, err = f.caches.read(); err != nil {
+	if *f.noCaches {
+		cfg.Caches = []cacheurl.Cache{}
+	} else if cfg.Caches, err = f.caches.read(); err != nil {
 		return cfg, err
 	}
 	switch {

@@ -27,6 +27,7 @@ func handler(mw *ampcors.Middleware) http.Handler {
 	r.Use(mw.WrapDecision) // of the router, and not of a Group or a With: a preflight has no route
 	r.Get("/articles", whoCalls)
 	r.Put("/articles", whoCalls)
+	r.Get("/tenants/{tenant}/cart", cart)
 	return r
 }
 
@@ -34,4 +35,17 @@ func whoCalls(w http.ResponseWriter, r *http.Request) {
 	d, _ := ampcors.DecisionFromContext(r.Context())
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]string{"for": d.Publisher}) // whose page calls
+}
+
+// tenants are the publishers that paths name.
+var tenants = map[string]string{"a": "www.example.com", "b": "news.example"}
+
+// cart is for the pages of one tenant: those of the others are allowed to call the API, too.
+func cart(w http.ResponseWriter, r *http.Request) {
+	d, _ := ampcors.DecisionFromContext(r.Context())
+	if !d.IsFor(tenants[chi.URLParam(r, "tenant")]) {
+		http.Error(w, "another tenant's cart", http.StatusForbidden)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }

@@ -11,6 +11,7 @@ import (
 
 func TestTheProgramSaysWhosePageCalls(t *testing.T) {
 	routertest.SaysWhosePageCalls(t, handler(routertest.Middleware(t, nil)))
+	routertest.KeepsTenantsApart(t, handler(routertest.Middleware(t, nil)))
 }
 
 // TestWhatGoesWrong: ampcorstest finds each of these mistakes.

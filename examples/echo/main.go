@@ -27,6 +27,7 @@ func handler(mw *ampcors.Middleware) http.Handler {
 	e.Use(cors(mw)) // of echo, and not of a route: echo answers preflights of routes itself
 	e.GET("/articles", whoCalls)
 	e.PUT("/articles", whoCalls)
+	e.GET("/tenants/:tenant/cart", cart)
 	return e // or, without Use: return mw.WrapDecision(e)
 }
 
@@ -47,4 +48,16 @@ func cors(mw *ampcors.Middleware) echo.MiddlewareFunc {
 func whoCalls(c *echo.Context) error {
 	d, _ := ampcors.DecisionFromContext(c.Request().Context())
 	return c.JSON(http.StatusOK, map[string]string{"for": d.Publisher}) // whose page calls
+}
+
+// tenants are the publishers that paths name.
+var tenants = map[string]string{"a": "www.example.com", "b": "news.example"}
+
+// cart is for the pages of one tenant: those of the others are allowed to call the API, too.
+func cart(c *echo.Context) error {
+	d, _ := ampcors.DecisionFromContext(c.Request().Context())
+	if !d.IsFor(tenants[c.Param("tenant")]) {
+		return c.String(http.StatusForbidden, "another tenant's cart")
+	}
+	return c.NoContent(http.StatusNoContent)
 }

@@ -27,6 +27,7 @@ func newApp(mw *ampcors.Middleware) *fiber.App {
 	app.Use(cors(mw)) // before the routes
 	app.Get("/articles", whoCalls)
 	app.Put("/articles", whoCalls)
+	app.Get("/tenants/:tenant/cart", cart)
 	return app
 }
 
@@ -56,4 +57,16 @@ func cors(mw *ampcors.Middleware) fiber.Handler {
 func whoCalls(c fiber.Ctx) error {
 	d, _ := ampcors.DecisionFromContext(c.Context())
 	return c.JSON(fiber.Map{"for": d.Publisher}) // whose page calls; clone it to keep it after the request
+}
+
+// tenants are the publishers that paths name.
+var tenants = map[string]string{"a": "www.example.com", "b": "news.example"}
+
+// cart is for the pages of one tenant: those of the others are allowed to call the API, too.
+func cart(c fiber.Ctx) error {
+	d, _ := ampcors.DecisionFromContext(c.Context())
+	if !d.IsFor(tenants[c.Params("tenant")]) {
+		return c.Status(http.StatusForbidden).SendString("another tenant's cart")
+	}
+	return c.SendStatus(http.StatusNoContent)
 }

@@ -21,6 +21,7 @@ import (
 
 func TestTheProgramSaysWhosePageCalls(t *testing.T) {
 	routertest.SaysWhosePageCalls(t, adaptor.FiberApp(newApp(routertest.Middleware(t, nil))))
+	routertest.KeepsTenantsApart(t, adaptor.FiberApp(newApp(routertest.Middleware(t, nil))))
 }
 
 // TestWhatGoesWrong: ampcorstest finds each of these mistakes.

@@ -26,6 +26,7 @@ func handler(mw *ampcors.Middleware) http.Handler {
 	r.Use(cors(mw)) // before routes and groups are added: others are not behind it
 	r.GET("/articles", whoCalls)
 	r.PUT("/articles", whoCalls)
+	r.GET("/tenants/:tenant/cart", cart)
 	return r // or, without Use: return mw.WrapDecision(r)
 }
 
@@ -44,4 +45,17 @@ func cors(mw *ampcors.Middleware) gin.HandlerFunc {
 func whoCalls(c *gin.Context) {
 	d, _ := ampcors.DecisionFromContext(c.Request.Context())
 	c.JSON(http.StatusOK, gin.H{"for": d.Publisher}) // whose page calls
+}
+
+// tenants are the publishers that paths name.
+var tenants = map[string]string{"a": "www.example.com", "b": "news.example"}
+
+// cart is for the pages of one tenant: those of the others are allowed to call the API, too.
+func cart(c *gin.Context) {
+	d, _ := ampcors.DecisionFromContext(c.Request.Context())
+	if !d.IsFor(tenants[c.Param("tenant")]) {
+		c.String(http.StatusForbidden, "another tenant's cart")
+		return
+	}
+	c.Status(http.StatusNoContent)
 }

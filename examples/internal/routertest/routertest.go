@@ -42,6 +42,32 @@ func SaysWhosePageCalls(t *testing.T, h http.Handler) {
 	}
 }
 
+// KeepsTenantsApart fails unless a cart of a tenant is for that tenant's pages, for the API's own and for requests without Origin.
+func KeepsTenantsApart(t *testing.T, h http.Handler) {
+	t.Helper()
+	for _, test := range []struct {
+		tenant, origin, site string
+		want                 int
+	}{
+		{"a", CacheOrigin, "cross-site", http.StatusNoContent},
+		{"b", CacheOrigin, "cross-site", http.StatusForbidden},
+		{"b", "https://news.example", "cross-site", http.StatusNoContent},
+		{"a", "https://api.example", "same-origin", http.StatusNoContent},
+		{"a", "", "", http.StatusNoContent},
+		{"none", "https://api.example", "same-origin", http.StatusForbidden},
+		{"none", "", "", http.StatusForbidden},
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/tenants/"+test.tenant+"/cart", nil)
+		if test.origin != "" {
+			r.Header.Set("Origin", test.origin)
+			r.Header.Set("Sec-Fetch-Site", test.site)
+		}
+		if h.ServeHTTP(w, r); w.Code != test.want {
+			t.Errorf("the cart of %s, from %q: %d; want %d", test.tenant, test.origin, w.Code, test.want)
+		}
+	}
+}
+
 // GoesWrong fails unless ampcorstest finds the mistake of a handler, and says what is wanted.
 func GoesWrong(t *testing.T, mistake string, h http.Handler, want string) {
 	t.Helper()

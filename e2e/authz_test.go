@@ -71,8 +71,10 @@ func TestNginxAsksAuthz(t *testing.T) {
 		t.Errorf("a client that asks authz itself gets %d", resp.StatusCode)
 	}
 	// The README's log has the origins and reasons of denials.
-	if lines, err := os.ReadFile(log); err != nil || !strings.Contains(string(lines), ` 403 GET "https://www-evil-example.cdn.ampproject.org" publisher_not_allowed`) {
-		t.Errorf("%.2000s, %v", lines, err)
+	for _, method := range []string{"GET", "OPTIONS"} {
+		if lines, err := os.ReadFile(log); err != nil || !strings.Contains(string(lines), " 403 "+method+` "https://www-evil-example.cdn.ampproject.org" publisher_not_allowed`) {
+			t.Errorf("%s: %.2000s, %v", method, lines, err)
+		}
 	}
 }
 

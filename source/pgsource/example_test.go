@@ -10,7 +10,8 @@ import (
 	"github.com/ampcors/ampcors/source/pgsource"
 )
 
-// This example needs PostgreSQL, so it is not run.
+// This example needs PostgreSQL, so it is not run. The table was prepared before, by ampcors source install or [pgsource.InstallSQL] in a migration:
+// the server needs only the right to read it. A whole program, with readiness, metrics and an orderly end, is in examples/postgres.
 func Example() {
 	table, err := pgsource.New(pgsource.Config{
 		ConnString: "postgres://ampcors@db-1.internal,db-2.internal/cms",
@@ -19,9 +20,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer table.Close()
-	// Once, such as in a migration:
-	if err := table.Install(context.Background()); err != nil {
-		log.Fatal(err)
+	if err := table.Ping(context.Background()); err != nil {
+		log.Print(err) // what is missing: the database, the table, a right, the triggers
 	}
 
 	publishers, err := source.New(table.Database(), source.Config{})

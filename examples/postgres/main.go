@@ -67,12 +67,10 @@ func run(ctx context.Context, database, address, adminAddress string) error {
 		}
 	})
 
-	api := &http.Server{Addr: address, Handler: mw.WrapDecision(http.HandlerFunc(whoCalls)), ReadHeaderTimeout: 10 * time.Second}
-	other := &http.Server{Addr: adminAddress, Handler: admin, ReadHeaderTimeout: 10 * time.Second}
+	api, other := server(address, mw.WrapDecision(http.HandlerFunc(whoCalls))), server(adminAddress, admin)
 	ended := make(chan error, 2)
-	for _, server := range []*http.Server{api, other} {
-		go func() { ended <- server.ListenAndServe() }()
-	}
+	go func() { ended <- api.ListenAndServe() }()
+	go func() { ended <- other.ListenAndServe() }()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -82,6 +80,11 @@ func run(ctx context.Context, database, address, adminAddress string) error {
 	_ = api.Shutdown(closing) // requests that have begun are answered
 	_ = other.Close()
 	return err
+}
+
+// server returns a server that does not wait for ever for slow clients.
+func server(address string, h http.Handler) *http.Server {
+	return &http.Server{Addr: address, Handler: h, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 }
 
 func whoCalls(w http.ResponseWriter, r *http.Request) {

@@ -133,6 +133,8 @@ func summary(cfg ampcors.Config, cachesFile string) string {
 			fmt.Fprintf(&b, "\n%s: %s", name, strings.Join(values, ", "))
 		}
 	}
+	// Emails are at no cache, and their clients expose what version 1 needs by itself.
+	hasOnlyEmails := len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && cfg.Source == nil && len(cfg.Email.Senders) > 0
 	caches, from := cfg.Caches, "as the file says"
 	switch {
 	case cachesFile != "":
@@ -140,10 +142,12 @@ func summary(cfg ampcors.Config, cachesFile string) string {
 	case caches == nil:
 		caches, from = cacheurl.DefaultCaches(), "built in"
 	}
-	if line("caches", cacheIDs(caches)); len(caches) == 0 {
-		b.WriteString("\ncaches: none")
+	if !hasOnlyEmails {
+		if line("caches", cacheIDs(caches)); len(caches) == 0 {
+			b.WriteString("\ncaches: none")
+		}
+		fmt.Fprintf(&b, " (%s)", from)
 	}
-	fmt.Fprintf(&b, " (%s)", from)
 	line("origins", cfg.Origins)
 	if line("email senders", cfg.Email.Senders); len(cfg.Email.Senders) > 0 {
 		clients := clientsOf(cfg)
@@ -157,7 +161,9 @@ func summary(cfg ampcors.Config, cachesFile string) string {
 	if exposed == nil {
 		exposed = []string{"AMP-Redirect-To"}
 	}
-	line("response headers", exposed)
+	if !hasOnlyEmails {
+		line("response headers", exposed)
+	}
 	fmt.Fprintf(&b, "\ncredentials: %t", cfg.Credentialed)
 	if cfg.MaxAge > 0 {
 		fmt.Fprintf(&b, "\npreflights are remembered for: %s", cfg.MaxAge)

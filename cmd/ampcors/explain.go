@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -75,6 +76,9 @@ func newExplain() *cobra.Command {
 			if host, _, _ := strings.Cut(origin, ":"); hint == "" && !strings.Contains(origin, "://") && strings.Contains(host, ".") {
 				hint = fmt.Sprintf("An origin begins with its scheme; want %q.", "https://"+origin)
 			}
+			if hint == "" && e.Decision.Reason == ampcors.ReasonUnknownHost {
+				hint = besideCache(origin)
+			}
 			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
 				hint = hashHint(cfg, origin)
 			}
@@ -98,6 +102,18 @@ func newExplain() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// besideCache says which domain a cache has, if an origin is at another host of the cache's site, as one that was typed from memory.
+func besideCache(origin string) string {
+	_, host, _ := strings.Cut(origin, "://")
+	for _, cache := range cacheurl.DefaultCaches() {
+		site, err := publicsuffix.EffectiveTLDPlusOne(cache.CacheDomain)
+		if err == nil && strings.HasSuffix(host, "."+site) && !strings.HasSuffix(host, "."+cache.CacheDomain) {
+			return fmt.Sprintf("Pages on the AMP Cache %q are below %s. ampcors origins DOMAIN prints a publisher's origins there.", cache.ID, cache.CacheDomain)
+		}
+	}
+	return ""
 }
 
 // usualLabels are those of hosts that a pattern is often for.

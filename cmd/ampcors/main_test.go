@@ -174,6 +174,7 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 		{[]string{"check", idn}, "", exitClean, `warning: "*.in--trouble.com": AMP Caches give names below it a hash prefix`},
 		{[]string{"explain", "--config", list, allowed}, "", exitClean, "Reason: cache_origin."},
 		{[]string{"explain", "--config", idn, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "This is the hash prefix of www.bücher.example. \"*.bücher.example\" does not match a hash: list www.bücher.example by itself."},
+		{[]string{"explain", "--config", list, "https://www-example-com.bing-amp.com"}, "", exitFindings, "are below www.bing-amp.com"},
 		{[]string{"explain", "--config", list, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "ampcors reverse --among FILE says which"},
 		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "Reason: cache_origin."},
 		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "a server keeps its last good configuration"},
@@ -446,6 +447,12 @@ func TestAdvice(t *testing.T) {
 			}
 		}
 	}
+	for _, args := range [][]string{{"advice", "nginx", "--publisher", "a.example", "--no-caches"}, {"probe", "--plan", "--publisher", "a.example", "--endpoint", "https://api.example/", "--no-caches"}} {
+		code, stdout, stderr := run(t, "", args...)
+		if code != exitClean || !strings.Contains(stdout, "https://a.example") || args[0] == "advice" && strings.Contains(stdout, "cdn") {
+			t.Errorf("%q: %d, %s%s", args, code, stdout, stderr)
+		}
+	}
 	if _, stdout, _ := run(t, "", "advice", "nginx", "--config", file); strings.Contains(stdout, "bing-amp.com") {
 		t.Error("the advice has a cache that the file does not trust")
 	}
@@ -469,6 +476,12 @@ func TestCheck(t *testing.T) {
 		}
 		if code, stdout, _ := run(t, "", "check", "-o", "json", file); code != exitClean || json.Unmarshal([]byte(stdout), new(ampcors.Config)) != nil {
 			t.Errorf("exit code %d\n%s", code, stdout)
+		}
+	})
+	t.Run("emails alone", func(t *testing.T) {
+		code, stdout, stderr := run(t, "", "check", write("emails.json", `{"email": {"senders": ["news@example.com"]}}`))
+		if want := "publishers: 0, and 0 patterns\nemail senders: news@example.com\nemail clients, with version 1: https://mail.google.com\n"; code != exitClean || !strings.HasPrefix(stdout, want) || strings.Contains(stdout, "response headers") {
+			t.Errorf("%d, %s%s", code, stdout, stderr)
 		}
 	})
 	t.Run("Caddy's", func(t *testing.T) {

@@ -95,7 +95,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner. Errors of the configuration are those of package
 // configfile.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	if err := checkTwice(ctx); err != nil {
+	if err := checkOrder(ctx); err != nil {
 		return err
 	}
 	if err := checkPublisherHeader(h.PublisherHeader); err != nil {

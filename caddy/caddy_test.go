@@ -440,22 +440,38 @@ func TestTwoHandlersDoNotMix(t *testing.T) {
 	if status, _, body := s.get(cached); status != http.StatusInternalServerError || body == "ok" {
 		t.Error(status, body)
 	}
-	for directives, want := range map[string]string{
-		"ampcors www.example.com\nampcors www.example.org\n":                                                          "(at :",
-		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                     "path [\"/shop/*\"])",
-		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                    "(at :",
-		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nroute {\nampcors a.example\nampcors b.example\n}\n}": "(at :",
-		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nampcors www.example.org\n}\n":                        "",
-		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                      "",
+	const twice, behind = "two handlers", "is behind a handler"
+	for directives, want := range map[string][2]string{
+		"ampcors www.example.com\nampcors www.example.org\n":                                                                 {twice, "(at :"},
+		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                            {twice, "path [\"/shop/*\"])"},
+		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                           {twice, "(at :"},
+		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nroute {\nampcors a.example\nampcors b.example\n}\n}":        {twice, "(at :"},
+		"route {\nreverse_proxy localhost:1\nampcors a.example\n}":                                                           {behind, "(at :"},
+		"handle /a/* {\nroute {\nrespond ok\nampcors a.example\n}\n}":                                                        {behind, "path [\"/a/*\"])"},
+		"route {\nreverse_proxy /files/* localhost:1\nampcors a.example\n}":                                                  {},
+		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nampcors www.example.org\n}\n":                               {},
+		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                             {},
+		"ampcors a.example\n}\nhttp://other.localhost:80 {\nampcors b.example":                                               {},
+		"ampcors a.example\n}\nhttp://other.localhost:80, http://other.localhost:81 {\nampcors b.example\nampcors c.example": {twice, "host [\"other.localhost\"]"},
 	} {
 		var config caddy.Config
 		if err := json.Unmarshal(s.config("http", directives), &config); err != nil {
 			t.Fatal(err)
 		}
 		switch err := caddy.Validate(&config); {
-		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), "two handlers") || !strings.Contains(err.Error(), want)):
+		case want[0] == "" && err != nil, want[0] != "" && (err == nil || !strings.Contains(err.Error(), want[0]) || !strings.Contains(err.Error(), want[1])):
 			t.Errorf("%s: %v; want %q", directives, err, want)
 		}
+	}
+	// Matchers of routes without subroutes are provisioned before the first handler.
+	var config caddy.Config
+	if err := json.Unmarshal([]byte(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"s": {"listen": ["`+s.addr+`"], "routes": [
+		{"match": [{"host": ["a.example"]}], "handle": [{"handler": "ampcors", "config": {"publishers": ["a.example"]}}]},
+		{"match": [{"host": ["b.example"]}], "handle": [{"handler": "ampcors", "config": {"publishers": ["b.example"]}}]}]}}}}}`), &config); err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Validate(&config); err != nil {
+		t.Error(err)
 	}
 	if status, acao, _ := s.get(evil); status != http.StatusForbidden || acao != "" {
 		t.Error(status, acao)

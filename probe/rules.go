@@ -228,7 +228,7 @@ var emailRules = []rule{
 		remedy: "Answer a request from the mail client's Origin whose __amp_source_origin is an allowed sender with Access-Control-Allow-Origin: %[1]s, AMP-Access-Control-Allow-Source-Origin: the sender, and Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin. Gmail's documentation still asks for it.",
 		group:  KindEmails, callers: (*cell).emailsV1, breaks: (*cell).isAcceptedV1},
 	{id: EmailAnySender, severity: Medium, title: "the email of another sender is answered",
-		remedy: "Compare the whole address with the allowed senders, and send no AMP-Email-Allow-Sender otherwise. If the emails of everybody may read the answers, AMP-Email-Allow-Sender: * says so.",
+		remedy: "Compare the whole address with the allowed senders, and otherwise send neither AMP-Email-Allow-Sender (version 2) nor AMP-Access-Control-Allow-Source-Origin (version 1). If the emails of everybody may read the answers, AMP-Email-Allow-Sender: * says so for version 2.",
 		group:  KindSenders, callers: (*cell).otherSenders, breaks: (*cell).isOtherSenderDenied},
 	{id: EmailOriginAllowed, severity: Low, title: "a website that names the sender can read the answers",
 		remedy: "Allow version 1 only for the origins of mail clients, such as https://mail.google.com: every website can send __amp_source_origin.",

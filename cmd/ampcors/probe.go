@@ -285,6 +285,11 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	if len(cfg.Documents) == 0 && len(cfg.FoundDocuments) == 0 && len(cfg.Endpoints) == 0 {
 		return cfg, errors.New("there is nothing to test; give the URL of a document, --endpoint or --list")
 	}
+	for _, document := range args {
+		if info, err := os.Stat(document); err == nil && info.Mode().IsRegular() {
+			return cfg, fmt.Errorf("%s is a file, and a document is fetched from its URL. An email has none: name what it calls with --endpoint, and its address with --sender", document)
+		}
+	}
 	for _, sender := range f.senders {
 		if local, domain, ok := strings.Cut(sender, "@"); !ok || local == "" || domain == "" || !httpguts.ValidHeaderFieldValue(sender) {
 			return cfg, fmt.Errorf("--sender %q is not an address; want one such as news@example.com", sender)

@@ -201,6 +201,7 @@ func TestWrongUsageIsAnError(t *testing.T) {
 	}{
 		{[]string{"help", "nonsense"}, `there is no command "nonsense"`},
 		{[]string{"probe", "--rate", "-1", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--rate is negative"},
+		{[]string{"probe", "probe_test.go", "--sender", "news@example.com"}, "probe_test.go is a file, and a document is fetched from its URL"},
 		{[]string{"probe", "--timeout", "0s", "--endpoint", "https://a.example", "--publisher", "a.example"}, "must be positive"},
 		{[]string{"probe", "--method", "GE T", "--endpoint", "https://a.example", "--publisher", "a.example"}, "not the name of a method"},
 		{[]string{"probe", "--page-header", "X Token", "--endpoint", "https://a.example", "--publisher", "a.example"}, "is not valid"},

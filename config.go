@@ -44,9 +44,7 @@ type Config struct {
 	// 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust. If missing, Google's and Bing's are trusted. An empty list trusts none:
-	// only own origins, Origins and emails are allowed. That is for platforms whose customers' pages
-	// call one API without AMP. Do not list a former cache: whoever owns its domain can serve
+	// Caches are the AMP Caches to trust. If missing, Google's and Bing's are trusted. If empty but not nil, no cache is trusted: use this for platforms whose customers' pages call one API without AMP. Do not list a former cache: whoever owns its domain can serve
 	// any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
@@ -61,8 +59,8 @@ type Config struct {
 	// allowed.
 	Email Email `json:"email,omitzero"`
 
-	// Credentialed lets callers read answers to requests that were sent with cookies.
-	// A simple POST, such as a form's, is sent with cookies in any case. Publishers decides
+	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with cookies. It does not keep browsers from
+	// sending cookies with a simple POST, such as a form. Publishers decides
 	// whether it reaches the handler.
 	Credentialed bool `json:"credentialed,omitempty"`
 

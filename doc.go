@@ -30,8 +30,8 @@
 // that does not decode to exactly one publisher: package [github.com/ampcors/ampcors/cacheurl] says how, and
 // where this differs from AMP's document.
 //
-// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of a publisher that is listed
-// exactly, or that the Source knows, even if a cache would use the readable form. A pattern such as "*.example.com"
+// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly listed
+// publisher, or of one that the Source knows, even for names that have a readable prefix. A pattern such as "*.example.com"
 // matches no hash prefix. The hashes of all listed publishers are computed when the Middleware is made, and are in one sorted
 // table. An LRU of 4,096 prefixes is in front of it, and has the first publishers from the start. Requests read it with Peek, which needs only a read
 // lock, so what was added first is evicted first. An evicted prefix costs a decoding and a binary search, and never changes a decision.
@@ -42,11 +42,11 @@
 // in package cacheurl.
 //
 // A publisher may be written in Unicode. Which letters are valid depends on the version of Unicode
-// that golang.org/x/net/idna has: 15 below Go 1.27, and 17 from it. So a list that starts a server that
-// was built with one release of Go may be rejected by the other. A-labels ("xn--...") are the same for
+// that golang.org/x/net/idna has: Unicode 15 before Go 1.27, Unicode 17 since. A list that is accepted by a server
+// built with one Go release may therefore be rejected by one built with the other. A-labels ("xn--...") are the same for
 // both, and no Origin is read by these tables.
 //
-// An own origin is "https://" and an allowed publisher's domain, at the default port.
+// A publisher's own origin is "https://" followed by its domain, without a port.
 // A host of an AMP Cache or of its third-party frames is never a publisher, even if a
 // pattern matches it or a Source confirms it. This holds for the trusted caches and for all
 // of [cacheurl.DefaultCaches].
@@ -57,8 +57,7 @@
 // changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
 // Sec-Fetch-Site says that it is the API host's own page. A request without Origin passes if it is safe (GET,
 // HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
-// Vary: Origin, and one to OPTIONS also Access-Control-Request-Method and Access-Control-Request-Headers, because
-// some shared caches store it. The members of an earlier Vary are kept, in the same line. A denial is never
+// Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared caches store them. The members of an earlier Vary are kept, in the same line. A denial is never
 // stored by caches. The README has the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
@@ -69,9 +68,9 @@
 // Config.Publishers is a list in memory; a million take about 60 MB, and package configfile reads and follows one
 // in a file. For publishers in a database that change often, there is package source, with packages sqlsource,
 // pgsource and redissource below it. A program makes one [source.Source], and gives it to any number of
-// Middlewares as Config.Source. The answers of the database are remembered for [source.Config].TTL. While it
-// works, a revoked publisher gets in for at most this long, or for less if [source.Source.Forget] is called or
-// the database reports its changes. A publisher in use is refreshed before that in the background.
+// Middlewares as Config.Source. The answers of the database are remembered for [source.Config].TTL. While the
+// database works, a revoked publisher is denied after at most TTL, or at once if the program calls [source.Source.Forget] or the
+// database reports changes. A publisher in use is refreshed before that in the background.
 //
 // If the Source fails, publishers that it confirmed within MaxStale still get in. If no answer is remembered, a
 // request gets status 503 and Retry-After, and the failure is not remembered as a denial.
@@ -82,17 +81,17 @@
 // # Where to put it
 //
 // Wrap the router: that of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees every request
-// before the router does. Preflights must reach the Middleware, and they do not reach it behind a single route,
-// because no route matches OPTIONS. So do not put it behind a ServeMux pattern with a method, chi's With and
+// before the router does. Preflights must reach the Middleware. Behind a route that names a
+// method they do not, because such a route does not match OPTIONS. So do not put it behind a ServeMux pattern with a method, chi's With and
 // Group, or a gin group. A framework that has handlers of its own must stop if [Middleware.Handle] returns false
-// for proceed. In gin, call Abort: gin.WrapH would run the handler after the denial. fiber reuses a request's
-// memory, so clone what Config.Observe keeps. Package ampcorstest checks a router, and the folder examples has
+// for proceed. In gin, call Abort: gin.WrapH would run the handler after the denial. fiber reuses the memory of
+// requests: clone strings before Config.Observe stores them. Package ampcorstest checks a router, and the folder examples has
 // programs for each, and what goes wrong.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them with
 // Access-Control-Allow-Origin "*", which AMP Caches repeat. Files that only publishers may read can be served
-// behind it like everything else. Give each publisher a URL of its own for them, because a cache may keep one
-// copy, with the header of the first publisher.
+// behind it like everything else. Give each publisher its own URLs for such files: a cache may keep a single copy,
+// with the Access-Control-Allow-Origin of the first publisher that asked.
 //
 // # What is not protected
 //
@@ -114,9 +113,8 @@
 // everything that the reader of its page can read. A page with a cross-site scripting bug is still that
 // publisher's page.
 //
-// The handler gets the server's own ResponseWriter, so it can change the headers. If it sets
-// Access-Control-Allow-Origin, it replaces the value; if it adds one, browsers get two and reject them. If it
-// replaces Vary, a shared cache may give one publisher's answer to another. With nginx before 1.23, an added Vary
+// The handler gets the server's own ResponseWriter, so it can change the headers. A handler that
+// sets Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which then has two. If it replaces Vary, a shared cache may give one publisher's answer to another. With nginx before 1.23, an added Vary
 // line has the same effect. A [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and
 // clears all headers after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
 // Continue, except over HTTP/3: Expect is removed from the request.) Package guard prevents all this.
@@ -125,7 +123,6 @@
 //
 // Package cacheurl converts the URLs of AMP Caches. Package announce/updatecache asks the caches to fetch a
 // document again, announce/indexnow tells search engines about it, and announce/sitemap finds what has changed.
-// This package imports only cacheurl of these.
 //
 // # Sources
 //

@@ -21,8 +21,7 @@ import (
 //   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin
 //     is the mail client's, and the query has the address in __amp_source_origin. The
 //     client wants both back, in Access-Control-Allow-Origin and
-//     AMP-Access-Control-Allow-Source-Origin. AMP's document allows any Origin. Here it
-//     must be one of Clients; with any other Origin, the query is ignored.
+//     AMP-Access-Control-Allow-Source-Origin. AMP's document accepts any Origin; ampcors accepts only those in Clients, and otherwise ignores the query parameter.
 //
 // Requests of websites are allowed or denied as if Email were zero. Only their Vary also has
 // AMP-Email-Sender, so that a shared cache does not give a page's response to an email, and a
@@ -30,8 +29,7 @@ import (
 //
 // Responses to emails never have Access-Control-Allow-Credentials, and expose no header
 // except the one that version 1 needs. Like Origin, the sender is a claim that any program
-// can make: what an email may read must not be secret, unless its URL has a token. A page
-// at the API's own origin can also make this claim.
+// can make: what an email may read must not be secret, unless its URL has a token. So can a page at the API's own origin.
 //
 // Sources: CORS in AMP for Email,
 // https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and

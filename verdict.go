@@ -25,8 +25,8 @@ type verdict struct {
 //	asked     decide.go      whether an allowed caller's preflight asks for what it may
 //	reason    decide.go      whether the request is allowed, and why
 //
-// respond, in response.go, then writes the headers. Each stage reads the values of the
-// stages before it, and fills its own field of v. To copy these values would cost more than a
+// respond, in response.go, then writes the headers. Each stage fills its
+// field of v, and may finish the claim: identity and decide check it only when they need it. To copy these values would cost more than a
 // lookup. If r is nil, the caller is already set.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {

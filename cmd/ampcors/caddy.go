@@ -27,7 +27,7 @@ func checkCaddys(cmd *cobra.Command, output format) error {
 	}
 	handlers := caddyHandlers(text)
 	if len(handlers) == 0 {
-		return exitError{exitFindings, errors.New("Caddy's configuration has no ampcors")}
+		return exitError{exitFindings, errors.New("the configuration of Caddy has no ampcors")}
 	}
 	var problems []error
 	shown := make(map[string]json.RawMessage)

@@ -25,7 +25,7 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Logger gets a line for each configuration that is applied (level Info, or Warn if more than half of its publishers are gone), one when a
+	// Logger gets a line for each configuration that is applied (level Info, or Warn if half of its publishers or more are gone), one when a
 	// configuration cannot be applied (level Error), and one for each of the first ten
 	// ampcors.Config.Warnings (level Warn), with one more that counts the others. If nil,
 	// slog.Default() is used.
@@ -232,8 +232,8 @@ func (w *Watcher) apply(expected snapshot) {
 	after := w.mw.Config()
 	added, removed := changes(before.Publishers, after.Publishers)
 	level, message := slog.LevelInfo, "ampcors: the configuration is applied"
-	if n := len(before.Publishers); n >= manyPublishers && 2*len(removed) > n {
-		level, message = slog.LevelWarn, message+", and most of its publishers are gone; check that no list is truncated"
+	if n := len(before.Publishers); n >= manyPublishers && 2*len(removed) >= n {
+		level, message = slog.LevelWarn, message+", and half of its publishers or more are gone; check that no list is truncated"
 	}
 	w.log.Log(context.Background(), level, message, "file", w.name, "publishers", len(c.cfg.Publishers),
 		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))

@@ -708,7 +708,7 @@ func TestAListThatLosesMostOfItsPublishersIsAWarning(t *testing.T) {
 		fmt.Fprintf(&all, "www.site-%d.example\n", i)
 	}
 	lines := strings.SplitAfter(all.String(), "\n")
-	for left, want := range map[int]string{1: "level=WARN", 999: "level=WARN", 1000: "level=INFO", 1999: "level=INFO"} {
+	for left, want := range map[int]string{1: "level=WARN", 1000: "level=WARN", 1001: "level=INFO", 1999: "level=INFO"} {
 		dir := write(t, map[string]string{"c.json": `{"publishersFile": "list.txt"}`, "list.txt": all.String()})
 		time.Sleep(quick) // the file system does not use the bubble's clock
 		synctest.Test(t, func(t *testing.T) {

@@ -194,7 +194,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			"GET https://in-example-org.cdn.ampproject.org", `metric: ampcors_source_listening 0`, "ampcors check --database … FILE", `trigger`},
 		{"a proxy drops Origin", nil,
 			func(o *onCall) { o.behind(`proxy_set_header Origin ""; proxy_pass http://%s;`) },
-			"POST " + page, deniedAs("no_origin_unsafe"), "ampcors probe --unsafe --endpoint URL --publisher DOMAIN", `Look first for a proxy in front of the backend that drops the request header Origin`},
+			"POST " + page, deniedAs("no_origin_unsafe"), "ampcors probe --endpoint URL --publisher DOMAIN", `Look first for a proxy in front of the backend that drops the request header Origin`},
 		{"a cache in front without Vary", nil,
 			func(o *onCall) {
 				o.behind(`proxy_cache api; proxy_cache_key $uri; proxy_cache_valid any 1h; proxy_ignore_headers Cache-Control Vary; proxy_pass http://%s;`)
@@ -215,7 +215,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			"GET " + other, `log: .*is applied.*firstRemoved=www\.example\.org`, "ampcors explain --config FILE ORIGIN", `publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			row := regexp.MustCompile(`(?m)^\| ` + fault.name + `.*\| ` + regexp.QuoteMeta("`"+fault.command+"`") + ` \|`)
+			row := regexp.MustCompile(`(?m)^\| ` + fault.name + `.*\| ` + regexp.QuoteMeta("`"+fault.command+"`"))
 			if !row.Match(operations) {
 				t.Errorf("OPERATIONS has no row with %q", fault.command)
 			}

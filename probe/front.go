@@ -118,6 +118,33 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 	return "", false
 }
 
+// changedOrigin says that a proxy changes the request's Origin, or is "". ampcors says so to each page.
+func changedOrigin(pages []*trial) string {
+	reason := ""
+	for _, t := range pages {
+		if !t.isAnswered() || t.asked[0].fetch == nil {
+			return ""
+		}
+		said := reasonOf(t.asked[0].fetch.response)
+		if said == "" && bytes.HasPrefix(t.asked[0].fetch.response.Body, []byte("Forbidden: no_origin_unsafe")) {
+			said = "no_origin_unsafe"
+		}
+		if reason == "" {
+			reason = said
+		}
+		if said != reason {
+			return ""
+		}
+	}
+	switch reason {
+	case "malformed_origin":
+		return "ampcors says that the Origin of each page is malformed (malformed_origin). Look for a proxy in front of it that doubles or changes the request header Origin. The list of publishers is not the cause"
+	case "no_origin_unsafe":
+		return "ampcors says that no page sends an Origin (no_origin_unsafe). Look for a proxy in front of it that drops the request header Origin. The list of publishers is not the cause"
+	}
+	return ""
+}
+
 // lostOrigin says that a proxy may drop the request's Origin, or is "". The backend varies its answers by Origin, and yet it
 // answers each page as if there were none.
 func (c *cell) lostOrigin(pages []*trial) string {

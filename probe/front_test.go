@@ -139,6 +139,17 @@ func TestWhatStandsInFront(t *testing.T) {
 			right.ServeHTTP(w, r)
 		}), "GET", []ID{ACAOMissing}, "a proxy in front of the backend that drops the request header Origin"},
 
+		{"a proxy that drops Origin, and POST", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Del("Origin")
+			right.ServeHTTP(w, r)
+		}), "POST", []ID{ErrorWithoutCORS}, "ampcors says that no page sends an Origin"},
+		{"a proxy that doubles Origin", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if origin := r.Header.Get("Origin"); origin != "" {
+				r.Header.Set("Origin", origin+", "+origin)
+			}
+			right.ServeHTTP(w, r)
+		}), "GET", []ID{OwnOriginRefused, CacheRefused}, "a proxy in front of it that doubles or changes"},
+
 		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"a right cache, without CORS", behind(&sharedCache{backend: none, key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets the header only for preflights"},
@@ -158,7 +169,7 @@ func TestWhatStandsInFront(t *testing.T) {
 			server := httptest.NewServer(test.backend)
 			defer server.Close()
 			e := Endpoint{URL: server.URL + "/", Method: test.method, Credentials: true, Answer: AnswerJSON}
-			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}})
+			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Unsafe: test.method == "POST"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -17,7 +18,7 @@ func (c *cell) judgePages(pages []*trial) {
 	var judged []*trial
 	inFront, isCached := c.cacheInFront()
 	if inFront == "" {
-		inFront = c.lostOrigin(pages)
+		inFront = cmp.Or(changedOrigin(pages), c.lostOrigin(pages))
 	}
 	for _, t := range pages {
 		var s seen
@@ -126,6 +127,9 @@ func (c *cell) withoutOriginTrial() *trial {
 // status of a login or a firewall, and without CORS headers.
 func (c *cell) isWalled(a *answer, pages []*trial) bool {
 	status, without := a.status(), c.withoutOriginTrial()
+	if a.fetch != nil && reasonOf(a.fetch.response) == "malformed_origin" {
+		return false // ampcors has decided, by an Origin that is not the page's
+	}
 	if a.isReadable() || without == nil || !isDenialStatus(status) && status != http.StatusProxyAuthRequired {
 		return false
 	}

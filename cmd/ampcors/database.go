@@ -132,6 +132,9 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 		found = "it has publishers"
 		break
 	}
+	if n := d.withoutPrefix(ctx); n > 0 {
+		found += fmt.Sprintf("; %s no hash prefix, so that no origin with a hash prefix finds a publisher there: ampcors source fill, with the same flags, fills it", count(n, "row has", "rows have"))
+	}
 	changes := "it does not report changes: they are seen when an answer expires"
 	if opened.Notify != nil { // otherwise ping had failed
 		changes = "it reports changes at once"
@@ -230,6 +233,28 @@ func (d *database) mysql() (*sql.DB, error) {
 	return db, nil
 }
 
+// opened returns a pool of the database.
+func (d *database) opened() (*sql.DB, error) {
+	if d.isMySQL() {
+		return d.mysql()
+	}
+	return sql.Open("pgx", d.address())
+}
+
+// withoutPrefix returns how many rows have no hash prefix, or 0 if that is not known or the table has none.
+func (d *database) withoutPrefix(ctx context.Context) (n int) {
+	t := d.table
+	db, err := d.opened()
+	if err != nil || strings.EqualFold(t.PrefixColumn, t.DomainColumn) {
+		return 0
+	}
+	defer db.Close()
+	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", t.Table, t.PrefixColumn, t.DomainColumn)).Scan(&n) != nil {
+		return 0
+	}
+	return n
+}
+
 // rowHint says that the table has a row for a domain that lookups do not find, and why, or is "".
 func (d *database) rowHint(ctx context.Context, domain string) string {
 	canonical, err := cacheurl.CanonicalDomain(domain)
@@ -237,11 +262,7 @@ func (d *database) rowHint(ctx context.Context, domain string) string {
 		return ""
 	}
 	unicode, _ := idna.ToUnicode(canonical) // as people write it
-	open := func() (*sql.DB, error) { return sql.Open("pgx", d.address()) }
-	if d.isMySQL() {
-		open = d.mysql
-	}
-	db, err := open()
+	db, err := d.opened()
 	if err != nil {
 		return ""
 	}

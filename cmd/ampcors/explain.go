@@ -80,7 +80,9 @@ func newExplain() *cobra.Command {
 				hint = besideCache(origin)
 			}
 			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
-				hint = hashHint(cfg, origin)
+				if hint = hashHint(cfg, origin); d.address() != "" && d.withoutPrefix(cmd.Context()) > 0 {
+					hint += " In the table, rows have no hash prefix: ampcors source fill, with the same flags, fills it."
+				}
 			}
 			if hint == "" && d.address() != "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {
 				hint = d.rowHint(cmd.Context(), cmp.Or(e.Decision.ClaimedPublisher, strings.TrimPrefix(origin, "https://")))

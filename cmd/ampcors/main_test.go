@@ -174,6 +174,7 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 		{[]string{"check", idn}, "", exitClean, `warning: "*.in--trouble.com": AMP Caches give names below it a hash prefix`},
 		{[]string{"explain", "--config", list, allowed}, "", exitClean, "Reason: cache_origin."},
 		{[]string{"explain", "--config", idn, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "This is the hash prefix of www.bücher.example. \"*.bücher.example\" does not match a hash: list www.bücher.example by itself."},
+		{[]string{"explain", "--config", list, "https://a.cdn.ampproject.org, https://a.cdn.ampproject.org"}, "", exitFindings, "look for a proxy that doubles the header"},
 		{[]string{"explain", "--config", list, "https://www-example-com.bing-amp.com"}, "", exitFindings, "are below www.bing-amp.com"},
 		{[]string{"explain", "--config", list, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "ampcors reverse --among FILE says which"},
 		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "Reason: cache_origin."},

@@ -82,6 +82,9 @@ func notAnOrigin(arg string) string {
 	if value, ok := strings.CutPrefix(strings.ToLower(arg), "origin:"); ok {
 		return fmt.Sprintf("%.300q has the name of the header; want %q", arg, strings.TrimSpace(arg[len(arg)-len(value):]))
 	}
+	if strings.Count(arg, "://") > 1 || strings.Contains(arg, ",") {
+		return fmt.Sprintf("%.300q are several origins. A browser sends one: look for a proxy that doubles the header", arg)
+	}
 	u, err := url.Parse(arg)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Path+u.RawQuery+u.Fragment == "":
@@ -170,7 +173,9 @@ func candidatesOf(cmd *cobra.Command, args []string, among, config string) (doma
 			return nil, "", err
 		}
 		defer file.Close()
-		domains, err = lines(file)
+		if domains, err = lines(file); err == nil && len(domains) > 0 && strings.HasPrefix(domains[0], "{") {
+			return nil, "", fmt.Errorf("%s is JSON, and --among reads one domain on each line; want --config %[1]s", among)
+		}
 		return domains, among, err
 	}
 	return nil, "", nil

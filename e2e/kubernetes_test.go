@@ -48,13 +48,12 @@ func TestKubernetesManifests(t *testing.T) {
 	var (
 		config     corev1.ConfigMap
 		deployment appsv1.Deployment
-		secret     corev1.Secret
 		service    corev1.Service
 		budget     policyv1.PodDisruptionBudget
 		network    networkingv1.NetworkPolicy
 		monitor    serviceMonitor
 	)
-	kinds := map[string]any{"v1 ConfigMap": &config, "apps/v1 Deployment": &deployment, "v1 Secret": &secret, "v1 Service": &service,
+	kinds := map[string]any{"v1 ConfigMap": &config, "apps/v1 Deployment": &deployment, "v1 Service": &service,
 		"policy/v1 PodDisruptionBudget": &budget, "networking.k8s.io/v1 NetworkPolicy": &network, "monitoring.coreos.com/v1 ServiceMonitor": &monitor}
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
@@ -131,6 +130,13 @@ func TestKubernetesManifests(t *testing.T) {
 		if name, _, _ := strings.Cut(arg, "="); !strings.Contains(string(help), " "+name+" ") {
 			t.Errorf("serve-authz has no flag %s", name)
 		}
+	}
+	// Within the time that the pod has to end, the Service forgets it, and then the server ends what was begun.
+	if stop := container.Lifecycle.PreStop.Sleep; stop == nil || *pod.Spec.TerminationGracePeriodSeconds < stop.Seconds+10 {
+		t.Errorf("%+v, and %v seconds to end", stop, *pod.Spec.TerminationGracePeriodSeconds)
+	}
+	if ref := container.Env[0].ValueFrom.SecretKeyRef; !*ref.Optional { // README.md says how it is made
+		t.Errorf("%+v", ref)
 	}
 	if container.Args[0] != "serve-authz" || container.Env[0].Name != "AMPCORS_DATABASE" {
 		t.Errorf("%q, %v", container.Args, container.Env)

@@ -94,7 +94,8 @@ func ContextWithDecision(ctx context.Context, d Decision) context.Context {
 	return context.WithValue(ctx, decisionKey{}, d)
 }
 
-// DecisionFromContext returns the decision on the request that ctx belongs to. It returns false if ctx was made neither by [Middleware.WrapDecision] nor by [ContextWithDecision].
+// DecisionFromContext returns the decision on the request that ctx belongs to. It returns false if ctx was made
+// neither by [Middleware.WrapDecision] nor by [ContextWithDecision].
 func DecisionFromContext(ctx context.Context) (Decision, bool) {
 	d, ok := ctx.Value(decisionKey{}).(Decision)
 	return d, ok

@@ -895,3 +895,21 @@ func TestReloadsUnderLoad(t *testing.T) {
 		t.Errorf("the source was opened %d times", n)
 	}
 }
+
+// The counts of several sources are added, also the buckets of their waits.
+func TestSumOfSources(t *testing.T) {
+	var sources []*source.Source
+	for range 2 {
+		s, err := source.New(source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) { return domain, nil }}, source.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		s.Find(t.Context(), "www.example.com")
+		sources = append(sources, s)
+	}
+	sum := sumOf(sources)
+	if last := len(sum.WaitsWithin) - 1; sum.Waits != 2 || sum.WaitsWithin[last] != 2 || sum.Publishers != 2 {
+		t.Errorf("%+v", sum)
+	}
+}

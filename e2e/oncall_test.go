@@ -85,14 +85,14 @@ func (o *onCall) ask(method, origin string) {
 	o.response = fmt.Sprintf("%d %s", resp.StatusCode, resp.Header.Get("Access-Control-Allow-Origin"))
 }
 
-func (o *onCall) exec(statement string, args ...any) {
+func (o *onCall) exec(statement string) {
 	o.t.Helper()
 	db, err := sql.Open("pgx", o.dsn)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(context.Background(), statement, args...); err != nil {
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
 		o.t.Fatal(err)
 	}
 }

@@ -186,7 +186,7 @@ func (d *database) hinted(err error) error {
 	case "42P01", "1146": // no such table
 		return fmt.Errorf("%w; --table names the table, here %s", err, t.Table)
 	case "42703", "1054": // no such column
-		return fmt.Errorf("%w; --domain-column names the column of domains, here %s, and --prefix-column that of hash prefixes, here %s. "+
+		return fmt.Errorf("%w; --domain-column names the column of domains, here %s, and --prefix-column the column of hash prefixes, here %s. "+
 			"If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s", err, t.DomainColumn, t.PrefixColumn, t.DomainColumn)
 	case "42883": // no such operator
 		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column write active, and not active = 1", err)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/net/publicsuffix"
@@ -62,6 +63,7 @@ func newExplain() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		hasUnfilled := sync.OnceValue(func() bool { return d.address() != "" && d.withoutPrefix(cmd.Context()) > 0 })
 		code := exitClean
 		err = answer(cmd, origins, *output, func(origin string) (any, error) {
 			e := mw.Explain(origin)
@@ -80,7 +82,7 @@ func newExplain() *cobra.Command {
 				hint = besideCache(origin)
 			}
 			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
-				if hint = hashHint(cfg, origin); d.address() != "" && d.withoutPrefix(cmd.Context()) > 0 {
+				if hint = hashHint(cfg, origin); hasUnfilled() {
 					hint += " In the table, rows have no hash prefix: ampcors source fill, with the same flags, fills it."
 				}
 			}

@@ -188,7 +188,10 @@ func forget(w http.ResponseWriter, r *http.Request, publishers *source.Source) {
 	if err == nil && len(domains) == 0 {
 		err = errors.New("want publishers in the body, with one on each line")
 	}
-	if err = cmp.Or(err, publishers.Forget(domains...)); err != nil {
+	if err == nil {
+		err = publishers.Forget(domains...)
+	}
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

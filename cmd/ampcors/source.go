@@ -386,7 +386,7 @@ func (p preparation) fill() error {
 	return nil
 }
 
-// hasPrefixes reports whether the table has hash prefixes. It has none if their column is that of the domains.
+// hasPrefixes reports whether the table has hash prefixes. It has none if both columns are the same.
 func (p preparation) hasPrefixes() bool {
 	return !strings.EqualFold(p.table.PrefixColumn, p.table.DomainColumn)
 }

@@ -40,7 +40,7 @@ func whoCalls(w http.ResponseWriter, r *http.Request) {
 // tenants are the publishers that paths name.
 var tenants = map[string]string{"a": "www.example.com", "b": "news.example"}
 
-// cart is for the pages of one tenant: those of the others are allowed to call the API, too.
+// cart is for the pages of one tenant. Pages of other tenants may call the API, too.
 func cart(w http.ResponseWriter, r *http.Request) {
 	d, _ := ampcors.DecisionFromContext(r.Context())
 	if !d.IsFor(tenants[chi.URLParam(r, "tenant")]) {

@@ -50,7 +50,7 @@ func whoCalls(c *gin.Context) {
 // tenants are the publishers that paths name.
 var tenants = map[string]string{"a": "www.example.com", "b": "news.example"}
 
-// cart is for the pages of one tenant: those of the others are allowed to call the API, too.
+// cart is for the pages of one tenant. Pages of other tenants may call the API, too.
 func cart(c *gin.Context) {
 	d, _ := ampcors.DecisionFromContext(c.Request.Context())
 	if !d.IsFor(tenants[c.Param("tenant")]) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The lines of Go in docs/tenants.md are those of programs that are tested.
+// Each line of Go in docs/tenants.md is in a program that is tested.
 func TestTheDocumentHasTheseLines(t *testing.T) {
 	document, err := os.ReadFile("../../docs/tenants.md")
 	if err != nil {

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,6 +27,12 @@ type breaker struct {
 	again    int           // how often it has failed again since
 	until    time.Duration // until then the key is not asked for; if the breaker is open, no key
 	err      error         // ErrCircuitOpen, and what opened it
+
+	// While the database fails for remembered publishers, a lookup in the background finds out
+	// when it works again, so that nobody who has a stale answer waits a second time.
+	retry  *call    // the lookup, or the failed one that it comes after; nil if there is none
+	waited []string // keys that failed since the database last answered, until the breaker is open
+	next   string   // the key that was rejected last
 }
 
 func (b *breaker) isOpen() bool { return b.failures >= failuresToOpen }
@@ -35,6 +42,15 @@ func (b *breaker) isOpen() bool { return b.failures >= failuresToOpen }
 // timeout after another.
 func (b *breaker) check(key string, now time.Duration) error {
 	if now < b.until && (b.isOpen() || key == b.key) {
+		return b.err
+	}
+	return nil
+}
+
+// rejects returns an error if a caller with a stale answer must not wait for a lookup of the key.
+func (b *breaker) rejects(key string) error {
+	if b.retry != nil && (b.isOpen() || slices.Contains(b.waited, key)) {
+		b.next = key
 		return b.err
 	}
 	return nil
@@ -58,8 +74,11 @@ func (b *breaker) success(key string) {
 		return
 	}
 	b.failures = 0
+	b.waited = nil
 	if b.again == 0 {
 		b.until = 0
+	} else {
+		b.waited = []string{b.key}
 	}
 }
 
@@ -70,6 +89,9 @@ func (b *breaker) failure(key string, now, took time.Duration, err error) {
 	} else {
 		b.failures++
 		b.again = 0
+	}
+	if !b.isOpen() && !slices.Contains(b.waited, key) {
+		b.waited = append(b.waited, key)
 	}
 	pause := openFor
 	if !b.isOpen() {

@@ -34,29 +34,25 @@ func (s *Source) begin(k key, class class, shard *shard) (*call, error) {
 	if s.background.Err() != nil {
 		return nil, ErrClosed
 	}
-	now := s.now()
-	own := &call{
-		key:     k,
-		began:   now,
-		epoch:   s.memory.epoch.Load(),
-		class:   class,
-		breaker: &shard.unknownPrefixes,
-		queue:   shard.queue,
-		done:    make(chan struct{}),
-	}
+	b := &shard.unknownPrefixes
 	switch {
 	case class == remembered: // only a domain is
-		own.breaker = &shard.publishers
+		b = &shard.publishers
 	case !k.isHash:
-		own.breaker = &shard.unknownDomains
+		b = &shard.unknownDomains
 	}
-	if err := own.breaker.check(k.text, now); err != nil {
+	own := s.newCall(k, class, b, shard.queue)
+	if err := b.check(k.text, own.began); err != nil {
 		s.stats.CircuitOpen++
 		return nil, err
 	}
-	own.isProbe = own.breaker.begin(now)
+	own.isProbe = b.begin(own.began)
 	s.calls[k] = own
 	return own, nil
+}
+
+func (s *Source) newCall(k key, class class, b *breaker, queue *queue) *call {
+	return &call{key: k, began: s.now(), epoch: s.memory.epoch.Load(), class: class, breaker: b, queue: queue, done: make(chan struct{})}
 }
 
 // shardOf returns a shard that exists, whatever the database returns.
@@ -210,6 +206,10 @@ func (s *Source) finish(own *call) {
 	if own.isAsked && errors.Is(own.err, ErrNoStale) {
 		s.dropAll()
 	}
+	isRetry := own.breaker.retry == own
+	if isRetry {
+		own.breaker.retry = nil
+	}
 	switch err := own.err; {
 	case err == nil:
 		own.breaker.success(own.key.text)
@@ -238,5 +238,9 @@ func (s *Source) finish(own *call) {
 		s.stats.Errors++
 		now := s.now()
 		own.breaker.failure(own.key.text, now, now-own.began, err)
+		if isRetry {
+			own.breaker.until = now + openFor
+		}
+		s.retryLater(own)
 	}
 }

@@ -39,7 +39,7 @@ var ErrNoStale = errors.New("earlier answers do not count")
 //	circuit breaker again -> Database
 //
 // Each part has a file: memory.go, call.go, breaker.go and queue.go; rejections.go is part
-// of the queue's order. Each shard has breakers, a queue and slots of its own, so that a shard that
+// of the queue's order. retry.go finds out when a database that failed works again. Each shard has breakers, a queue and slots of its own, so that a shard that
 // fails does not stop the others.
 type Source struct {
 	asked    Database
@@ -209,6 +209,13 @@ func (s *Source) find(ctx context.Context, requested key) Answer {
 		s.mu.Unlock()
 		return Answer{Publisher: domain}
 	}
+	if _, ok := s.memory.stale(k.text, s.now()); ok && class == remembered {
+		if err := shard.publishers.rejects(k.text); err != nil {
+			s.stats.CircuitOpen++
+			s.mu.Unlock()
+			return s.staleIfError(k.text, err)
+		}
+	}
 	if running, ok := s.calls[k]; ok {
 		s.stats.Coalesced++
 		s.mu.Unlock()
@@ -266,6 +273,11 @@ func (s *Source) refresh(domain string) {
 		shard.queue.leave(remembered)
 		return
 	}
+	s.runInBackground(own)
+}
+
+// runInBackground runs a call that has a slot.
+func (s *Source) runInBackground(own *call) {
 	own.isRefresh = true
 	go func() {
 		defer func() { _ = recover() }() // finish has counted it, and there is no request to fail

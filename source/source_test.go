@@ -673,3 +673,137 @@ func TestAHangingSourceDelaysFewCallers(t *testing.T) {
 		}
 	})
 }
+
+// Whatever number of publishers are in use, each caller with a stale answer waits for the database
+// once in an outage. When it works again, the next answer is its own, without a request that waits.
+func TestNoRememberedPublisherWaitsTwiceInAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, publishers := range []int{1, 2, 3, 20} {
+		for name, fault := range map[string]func(*fake){
+			"hangs": func(f *fake) { f.delay = time.Hour },
+			"fails": func(f *fake) { f.err = errDown },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				var names []string
+				for i := range publishers {
+					names = append(names, fmt.Sprint("a", i))
+				}
+				f := newFake(names...)
+				c := newTestSource(t, f.source())
+				defer c.Close()
+				for _, a := range names {
+					c.Find(t.Context(), a)
+				}
+				c.forgetAll() // the connection was lost
+				f.set(func() { fault(f) })
+				waited := make(map[string]int)
+				for begun := time.Now(); time.Since(begun) < 8*time.Minute; time.Sleep(50 * time.Millisecond) {
+					for _, a := range names {
+						asked := time.Now()
+						if r := c.Find(t.Context(), a); !r.Stale {
+							t.Fatalf("%d, %s: %+v", publishers, name, r)
+						}
+						if time.Since(asked) > 0 {
+							waited[a]++
+						}
+					}
+				}
+				for a, times := range waited {
+					if times > 1 {
+						t.Errorf("%d, %s: %s waited %d times", publishers, name, a, times)
+					}
+				}
+				if s := c.Stats(); s.Lookups > uint64(2*publishers+8*60*2) {
+					t.Errorf("%d, %s: %d lookups in an outage of 8 minutes", publishers, name, s.Lookups)
+				}
+				// Only a1 is a publisher now. Nobody asks until the database has answered.
+				f.set(func() { f.delay, f.err, f.names = 0, nil, map[string]bool{"a1": true} })
+				time.Sleep(openFor + testOptions.Timeout + minPause)
+				for i, a := range names {
+					asked := time.Now()
+					if r := c.Find(t.Context(), a); r.Stale || r.Err != nil || (r.Publisher == "a1") != (i == 1) || time.Since(asked) > 0 {
+						t.Errorf("%d, %s: %s after the outage: %+v", publishers, name, a, r)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A row whose lookup always fails does not keep the others from fresh answers.
+func TestOneKeyThatFailsKeepsNoOtherStale(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		isDown := false
+		c := newTestSource(t, Database{PublisherByDomain: confirms(func(_ context.Context, domain string) (bool, error) {
+			if isDown || domain == domainOf("bad") && time.Now().After(time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC)) {
+				return false, errDown
+			}
+			return true, nil
+		})})
+		defer c.Close()
+		names := []string{"bad", "a", "b", "c"}
+		for _, name := range names {
+			c.Find(t.Context(), name)
+		}
+		time.Sleep(time.Minute)
+		for _, isDown = range []bool{true, false} {
+			for range 100 {
+				time.Sleep(100 * time.Millisecond)
+				for _, name := range names {
+					c.Find(t.Context(), name)
+				}
+			}
+			for _, name := range names {
+				if r := c.Find(t.Context(), name); r.Publisher != name || r.Stale != (isDown || name == "bad") {
+					t.Errorf("down: %t: %+v", isDown, r)
+				}
+			}
+		}
+	})
+}
+
+// What a lookup in the background depends on can change before it begins.
+func TestARetryGivesWay(t *testing.T) {
+	t.Parallel()
+	down := func(f *fake, c testSource) {
+		c.Find(t.Context(), "a")
+		time.Sleep(time.Minute)
+		f.set(func() { f.err = errDown })
+		c.Find(t.Context(), "a")
+	}
+	for name, test := range map[string]struct {
+		then   func(*fake, testSource)
+		counts int // of lookups for a in ten minutes, at least
+	}{
+		"closed":    {func(_ *fake, c testSource) { c.Close() }, 2},
+		"forgotten": {func(_ *fake, c testSource) { _ = c.Forget(domainOf("a")) }, 2},
+		"no slot": {func(f *fake, c testSource) {
+			f.set(func() { f.err, f.delay, f.deaf = nil, 20*time.Second, true })
+			go c.Find(t.Context(), "slow")
+			synctest.Wait()
+			f.set(func() { f.err, f.delay = nil, 0 })
+			time.Sleep(19 * time.Second)
+			if n := f.count("a"); n != 2 {
+				t.Errorf("asked %d times, though there was no slot", n)
+			}
+		}, 3},
+		"the database has answered": {func(_ *fake, c testSource) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.shards[0].publishers.success(domainOf("a"))
+		}, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake("a")
+			c := newTestSource(t, f.source(), func(o *Config) { o.MaxConcurrent = 1 })
+			defer c.Close()
+			down(f, c)
+			test.then(f, c)
+			time.Sleep(10 * time.Minute)
+			if n := f.count("a"); n < test.counts || test.counts == 2 && n != 2 {
+				t.Errorf("%s: asked %d times", name, n)
+			}
+		})
+	}
+}

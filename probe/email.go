@@ -15,6 +15,8 @@ const (
 	emailSender  = "AMP-Email-Sender"
 	allowSender  = "AMP-Email-Allow-Sender"
 	sourceOrigin = "AMP-Access-Control-Allow-Source-Origin"
+
+	playground, playgroundSender = "https://amp.gmail.dev", "amp@gmail.dev"
 )
 
 // isAcceptedV2 and isAcceptedV1 are the verdicts on the sender's own email.

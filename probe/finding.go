@@ -1,10 +1,12 @@
 package probe
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A Severity ranks findings.
@@ -119,6 +121,9 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 	case !t.Kind.IsHostile() && why != nil:
 		add("A browser blocks it: " + why.Error() + ".")
 	}
+	if said := denialText(resp); said != "" && !t.Kind.IsHostile() {
+		add("Its body: " + c.p.client.clean(said))
+	}
 	if b.remark != "" {
 		add("Note: " + b.remark + ".")
 	}
@@ -132,6 +137,14 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 		r.title = strings.Replace(r.title, " with the reader's cookies", "", 1)
 	}
 	return c.newFinding(r, origins, evidence, request)
+}
+
+// denialText returns the body of an answer with status 4xx or 5xx in one line, because it often says why; "" if it is a page.
+func denialText(resp *response) string {
+	if resp == nil || resp.Status < 400 || !utf8.Valid(resp.Body) || bytes.HasPrefix(bytes.TrimSpace(resp.Body), []byte("<")) {
+		return ""
+	}
+	return fmt.Sprintf("%.200s", strings.Join(strings.Fields(string(resp.Body)), " "))
 }
 
 func (c *cell) newFinding(r rule, origins, evidence []string, shown request) Finding {

@@ -76,6 +76,15 @@ func (p *prober) prepare(ctx context.Context) error {
 	if len(p.cfg.Endpoints) > 0 && len(publishers) == 0 && len(p.cfg.Senders) == 0 && len(documents) == 0 {
 		return errors.New("there is no publisher; name the domain whose pages call the endpoints")
 	}
+	if slices.Contains(p.cfg.MailClients, playground) && len(p.cfg.Senders) > 0 && !slices.Contains(p.cfg.Senders, playgroundSender) {
+		p.report.Notes = append(p.report.Notes, playground+", Gmail's playground, was tested with the senders that you named. It sends "+playgroundSender+
+			" itself, by a report of its users (github.com/ampproject/amphtml/issues/22139): if its emails must work, test that sender too.")
+	}
+	for _, email := range p.cfg.Emails {
+		if err := p.readEmail(ctx, email); err != nil {
+			return fmt.Errorf("%s: %w", email.Name, err)
+		}
+	}
 	for _, document := range documents {
 		if err := p.fetchDocument(ctx, document, publishers); err != nil {
 			p.untested(document.String(), err.Error(), true, 0)
@@ -183,15 +192,8 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	if err != nil {
 		return err
 	}
-	endpoints, unknown := read.Endpoints, read.Unknown
-	senders := p.cfg.Senders
-	switch {
-	case !read.IsEmail:
-		senders = nil
-	case len(senders) == 0:
+	if read.IsEmail && len(p.cfg.Senders) == 0 {
 		return errors.New("it is an AMP email, whose requests a reader's mail client makes: use --sender with the address of its sender")
-	default:
-		publishers = nil // no page and no cache has it
 	}
 	missing := ""
 	switch {
@@ -212,25 +214,52 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		}
 		publishers = []string{domain}
 	}
-	if len(endpoints) == 0 && len(unknown) == 0 {
-		p.report.Notes = append(p.report.Notes, document.String()+" has no endpoint: nothing in it needs CORS.")
+	p.addDocument(document.String(), read, publishers)
+	return nil
+}
+
+// readEmail adds the endpoints of an email, and lets their hosts be called. Its URLs must be absolute.
+func (p *prober) readEmail(ctx context.Context, email Email) error {
+	read, err := ReadDocument(untilDone{ctx, bytes.NewReader(email.HTML)}, new(url.URL))
+	switch {
+	case err != nil:
+		return err
+	case !read.IsEmail:
+		return errors.New("its html element has neither the attribute amp4email nor ⚡4email, so it is no AMP email; a document of a website is tested at its URL")
+	case len(p.cfg.Senders) == 0:
+		return errors.New("there is no sender; name the address that sends the email")
 	}
-	p.report.Unknown = append(p.report.Unknown, unknown...)
-	for i, e := range endpoints {
+	p.report.Target = cmp.Or(p.report.Target, email.Name)
+	p.addDocument(email.Name, read, nil)
+	return nil
+}
+
+// addDocument adds what is in a document, for the pages of publishers, or for the emails of Config.Senders.
+func (p *prober) addDocument(name string, read Document, publishers []string) {
+	var senders []string
+	callers := "--publisher " + strings.Join(publishers, " --publisher ")
+	if read.IsEmail {
+		publishers, senders = nil, p.cfg.Senders // no page and no cache has it
+		callers = "--sender " + strings.Join(senders, " --sender ")
+	}
+	if len(read.Endpoints) == 0 && len(read.Unknown) == 0 {
+		p.report.Notes = append(p.report.Notes, name+" has no endpoint: nothing in it needs CORS.")
+	}
+	p.report.Unknown = append(p.report.Unknown, read.Unknown...)
+	for i, e := range read.Endpoints {
 		if i >= p.cfg.MaxEndpoints {
 			p.untested(e.URL, fmt.Sprintf("the document has more than %d endpoints: use --max-endpoints %d", p.cfg.MaxEndpoints,
-				len(endpoints)), true, 0)
+				len(read.Endpoints)), true, 0)
 			continue
 		}
 		if u, err := url.Parse(e.URL); err == nil {
 			p.allow(u, false)
 			if hasSecrets := len(p.cfg.Header) > 0 || p.cfg.Cookie != ""; hasSecrets && !p.client.trusted[originOf(u)] {
-				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint '"+e.URL+"' --publisher "+strings.Join(publishers, " --publisher ")+" sends them there", true, 0)
+				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint '"+e.URL+"' "+callers+" sends them there", true, 0)
 			}
 		}
 		p.addEndpoint(e, publishers, senders)
 	}
-	return nil
 }
 
 // notADocument returns what an answer is, or "" if it may be a document.

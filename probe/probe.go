@@ -35,12 +35,14 @@ type Config struct {
 	// FoundDocuments are further documents, which a server has named, such as in a sitemap. Header and Cookie are not sent
 	// to their origins, unless Documents or Endpoints have them as well.
 	FoundDocuments []string
-	// Endpoints are tested in addition to those of Documents.
+	// Emails are AMP emails, which have no URL. The endpoints in them are tested for Senders.
+	Emails []Email
+	// Endpoints are tested in addition to those of Documents and Emails.
 	Endpoints []Endpoint
 	// Publishers are the domains whose pages must work. If empty, the host of each document is
 	// used for the endpoints in it.
 	Publishers []string
-	// Senders are the addresses whose emails must work: with the endpoints of Documents that are AMP emails, and with Endpoints.
+	// Senders are the addresses whose emails must work: with the endpoints of Emails and of Documents that are AMP emails, and with Endpoints.
 	Senders []string
 	// MailClients are the origins of the mail clients at which emails must work with version 1 of the protocol. If nil,
 	// https://mail.google.com is used.
@@ -82,6 +84,12 @@ type Config struct {
 	// Progress is called after each trial, if it is not nil, with the number of trials that have
 	// an outcome, and of all. It is not called at the same time from several goroutines.
 	Progress func(done, total int, endpoint string)
+}
+
+// An Email is the HTML part of an AMP email.
+type Email struct {
+	Name string // in the report, such as that of a file
+	HTML []byte
 }
 
 // An Estimate counts the trials and requests for a backend without mistakes.

@@ -50,7 +50,7 @@ var failOns = []string{"low", "medium", "high", "none"}
 func newProbe() *cobra.Command {
 	var f probeFlags
 	cmd := &cobra.Command{
-		Use:   "probe [URLs of AMP documents]",
+		Use:   "probe [URLs of AMP documents, files of AMP emails]",
 		Short: "Test from outside whether a backend answers AMP pages, and only those of its publishers",
 		Long: `Test from outside whether a backend answers AMP pages, and only those of its publishers.
 
@@ -72,6 +72,7 @@ anything was not tested.`,
   ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com
   ampcors probe --endpoint https://api.example.com/mail --sender news@example.com
+  ampcors probe email.html --sender news@example.com
   ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe`,
 	}
 	flags := cmd.Flags()
@@ -240,12 +241,15 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 // config returns the configuration that the flags describe.
 func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, error) {
 	cfg := probe.Config{
-		Documents: args, Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
+		Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
 		OnlyHosts: f.onlyHosts, Senders: f.senders, MailClients: f.mailClients,
 		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints,
 		MaxAnswer: f.maxAnswer << 20,
 	}
-	var err error
+	err := addArguments(&cfg, args)
+	if err != nil {
+		return cfg, err
+	}
 	if *f.noCaches {
 		cfg.Caches = []cacheurl.Cache{}
 	} else if cfg.Caches, err = f.caches.read(); err != nil {
@@ -282,13 +286,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 			Credentials: f.credentials, Answer: probe.AnswerJSON,
 		})
 	}
-	if len(cfg.Documents) == 0 && len(cfg.FoundDocuments) == 0 && len(cfg.Endpoints) == 0 {
-		return cfg, errors.New("there is nothing to test; give the URL of a document, --endpoint or --list")
-	}
-	for _, document := range args {
-		if info, err := os.Stat(document); err == nil && info.Mode().IsRegular() {
-			return cfg, fmt.Errorf("%s is a file, and a document is fetched from its URL. An email has none: name what it calls with --endpoint, and its address with --sender", document)
-		}
+	if len(cfg.Documents) == 0 && len(cfg.FoundDocuments) == 0 && len(cfg.Emails) == 0 && len(cfg.Endpoints) == 0 {
+		return cfg, errors.New("there is nothing to test; give the URL of a document, the file of an AMP email, --endpoint or --list")
 	}
 	for _, sender := range f.senders {
 		if local, domain, ok := strings.Cut(sender, "@"); !ok || local == "" || domain == "" || !httpguts.ValidHeaderFieldValue(sender) {
@@ -320,6 +319,25 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		return cfg, err
 	}
 	return cfg, nil
+}
+
+// addArguments adds the arguments: URLs of documents, and files of emails.
+func addArguments(cfg *probe.Config, args []string) error {
+	for _, arg := range args {
+		if info, err := os.Stat(arg); isURL(arg) || err != nil || !info.Mode().IsRegular() {
+			cfg.Documents = append(cfg.Documents, arg)
+			continue
+		}
+		if len(cfg.Senders) == 0 {
+			return fmt.Errorf("%s is a file: if it is an AMP email, use --sender with the address that sends it. Any other document is fetched from its URL", arg)
+		}
+		html, err := os.ReadFile(arg)
+		if err != nil {
+			return err
+		}
+		cfg.Emails = append(cfg.Emails, probe.Email{Name: arg, HTML: html})
+	}
+	return nil
 }
 
 // commandLine returns the command, without the values of flags that may be secret.

@@ -201,7 +201,8 @@ func TestWrongUsageIsAnError(t *testing.T) {
 	}{
 		{[]string{"help", "nonsense"}, `there is no command "nonsense"`},
 		{[]string{"probe", "--rate", "-1", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--rate is negative"},
-		{[]string{"probe", "probe_test.go", "--sender", "news@example.com"}, "probe_test.go is a file, and a document is fetched from its URL"},
+		{[]string{"probe", "main.go"}, "main.go is a file: if it is an AMP email, use --sender with the address that sends it"},
+		{[]string{"probe", "main.go", "--sender", "news@example.com"}, "main.go: its html element has neither the attribute amp4email nor ⚡4email"},
 		{[]string{"probe", "--timeout", "0s", "--endpoint", "https://a.example", "--publisher", "a.example"}, "must be positive"},
 		{[]string{"probe", "--method", "GE T", "--endpoint", "https://a.example", "--publisher", "a.example"}, "not the name of a method"},
 		{[]string{"probe", "--page-header", "X Token", "--endpoint", "https://a.example", "--publisher", "a.example"}, "is not valid"},
@@ -347,6 +348,10 @@ func TestTheEmailsOfASenderAreTested(t *testing.T) {
 		}
 	}))
 	defer server.Close()
+	email := filepath.Join(t.TempDir(), "email.html")
+	if err := os.WriteFile(email, []byte(`<html ⚡4email><body><amp-list src="`+server.URL+`/list"></amp-list><amp-list src="/relative"></amp-list>`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const fine = "Emails of the senders are answered as mail clients want it in 2 of 2 trials; 0 of 8 requests with another sender or origin were allowed.\n"
 	for _, test := range []struct {
 		args []string
@@ -356,6 +361,10 @@ func TestTheEmailsOfASenderAreTested(t *testing.T) {
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "--endpoint", server.URL + "/list"}, exitClean,
 			"GET " + server.URL + "/list, by a mail client, for emails of news@example.com\n        works      version 2, version 1 at https://mail.example\n        denied     other senders\n"},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", server.URL + "/mail"}, exitClean, fine},
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", email}, exitClean, `known only in the browser: amp-list: the URL "/relative"`},
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "It sends amp@gmail.dev itself"},
+		{[]string{"--sender", "amp@gmail.dev", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "Its body: Forbidden: email_sender_not_allowed"},
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "-H", "X-Token: 1", email}, exitUntested, "because only the document names it: --endpoint '" + server.URL + "/list' --sender news@example.com sends them there"},
 		{[]string{"--sender", "news@example.com", server.URL + "/mail"}, exitFindings, "page at   https://mail.google.com\n"},
 		{[]string{"--sender", "sales@example.com", server.URL + "/mail"}, exitFindings, "page at   none: a mail client, with version 2\n"},
 		{[]string{server.URL + "/mail"}, exitUntested, "it is an AMP email, whose requests a reader's mail client makes: use --sender with the address of its sender"},

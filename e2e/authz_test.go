@@ -29,8 +29,13 @@ func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (add
 	if err != nil {
 		t.Fatal(err)
 	}
+	location, err := filepath.Abs("../authz/ampcors-location.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
 	addr = servertest.FreeAddress(t)
-	site := string(data)
+	site := strings.Replace(string(data), "include ampcors-location.conf;", "include "+location+";", 1)
+	site = strings.Replace(site, "\tlocation /", "\tlocation /second/ {\n\t\tinclude "+location+";\n\t\tproxy_pass http://backend;\n\t}\n\tlocation /", 1)
 	for old, now := range map[string]string{"127.0.0.1:9000": authz, "127.0.0.1:3000": backend, "127.0.0.1:8080": addr} {
 		if strings.Count(site, old) != 1 {
 			t.Fatalf("%s is not once in the configuration", old)
@@ -69,6 +74,21 @@ func TestNginxAsksAuthz(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a client that asks authz itself gets %d", resp.StatusCode)
+	}
+	for origin, want := range map[string]int{"https://www-example-com.cdn.ampproject.org": http.StatusAccepted, "https://www-evil-example.cdn.ampproject.org": http.StatusForbidden} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+nginx+"/second/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", origin)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("Access-Control-Allow-Origin"); resp.StatusCode != want || (got == origin) != (want == http.StatusAccepted) {
+			t.Errorf("a second location that includes ampcors-location.conf: %s gets %d, Access-Control-Allow-Origin: %q", origin, resp.StatusCode, got)
+		}
 	}
 	// The README's log has the origins and reasons of denials.
 	for _, method := range []string{"GET", "OPTIONS"} {

@@ -32,12 +32,17 @@ func newAdvice() *cobra.Command {
 	}
 	file := cmd.Flags().String("config", "", "JSON file with the configuration. A note says which of its members a server cannot have")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a domain whose pages are allowed")
+	senders := cmd.Flags().StringSlice("sender", nil, "an error that says what answers AMP for Email requests")
+	_ = cmd.Flags().MarkHidden("sender")
 	caches := addCaches(cmd)
 	noCaches := addNoCaches(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i := slices.IndexFunc(probe.Servers(), func(s string) bool { return strings.EqualFold(s, args[0]) })
 		if i < 0 {
 			return fmt.Errorf("there is no advice for %q; want %s", args[0], or(probe.Servers()))
+		}
+		if len(*senders) > 0 {
+			return fmt.Errorf("there is no advice for AMP for Email requests: whose email it is must be compared for each of them. Put ampcors serve-authz in front of the backend, with the configuration {\"email\": {\"senders\": [%q]}}, and test it with ampcors probe --sender", strings.Join(*senders, `", "`))
 		}
 		cfg, asksDatabase, err := ampcors.Config{Credentialed: true}, false, error(nil)
 		if *file != "" {

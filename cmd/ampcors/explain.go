@@ -158,6 +158,9 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Conf
 			} else if version == "version 1" && reason != ampcors.ReasonNoEmailSender {
 				detail = "This origin is not in email.clients, so that the sender does not count."
 			}
+			if reason == ampcors.ReasonEmailSenderNotAllowed {
+				detail += inOtherCase(sender, cfg.Email.Senders)
+			}
 			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + reason.String() + "."})
 		}
 		r, err := http.NewRequest(http.MethodGet, "/?"+url.Values{"__amp_source_origin": {sender}}.Encode(), nil)
@@ -183,6 +186,16 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Conf
 		err = exitError{code: code}
 	}
 	return err
+}
+
+// inOtherCase says which of the senders differs from an address only in case; "" if none does.
+func inOtherCase(address string, senders []string) string {
+	for _, sender := range senders {
+		if strings.EqualFold(sender, address) {
+			return fmt.Sprintf(" It has %s: before the @, upper and lower case differ (RFC 5321 section 2.4).", sender)
+		}
+	}
+	return ""
 }
 
 // clientsOf returns the origins of mail clients that a configuration trusts with version 1.

@@ -168,6 +168,7 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 	for _, cause := range []struct{ change, want, undo string }{
 		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "not permitted to log in", "ALTER ROLE server LOGIN"},
+		{"REVOKE SELECT ON publishers FROM server", "GRANT SELECT ON publishers", "GRANT SELECT (domain, hash_prefix) ON publishers TO server"},
 		{"DROP TRIGGER ampcors_update ON publishers", "does not have the triggers", ""},
 		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "", "ALTER ROLE server LOGIN"}, // known
 	} {
@@ -181,7 +182,7 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 	}
 	db.Stop()
 	servertest.Until(t, "it says that the server is down", servertest.Soon, func() bool { return strings.Contains(log.String(), "connection refused") })
-	for _, once := range []string{"not permitted to log in", "does not have the triggers", "connection refused"} {
+	for _, once := range []string{"not permitted to log in", "GRANT SELECT ON publishers", "does not have the triggers", "connection refused"} {
 		if n := strings.Count(log.String(), once); n != 1 {
 			t.Errorf("%q is said %d times:\n%s", once, n, log)
 		}

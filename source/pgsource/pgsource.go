@@ -428,10 +428,11 @@ func (e *echo) state(limit time.Duration) (isSent bool, err error) {
 
 // check returns an error if the server does not answer, or would not report a change.
 func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
-	var isStandby, listens bool
+	var isStandby, listens, mayRead bool
 	var own, others int
-	if err := s.query(ctx, conn, "SELECT pg_is_in_recovery(), $4 IN (SELECT pg_listening_channels()), own, others FROM ("+countSQL+") AS found (own, others)",
-		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &listens, &own, &others); err != nil {
+	const facts = "pg_is_in_recovery(), $4 IN (SELECT pg_listening_channels()), to_regclass($1) IS NULL OR has_any_column_privilege(to_regclass($1), 'SELECT')"
+	if err := s.query(ctx, conn, "SELECT "+facts+", own, others FROM ("+countSQL+") AS found (own, others)",
+		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &listens, &mayRead, &own, &others); err != nil {
 		return err
 	}
 	if err := s.fits(others); err != nil {
@@ -442,6 +443,8 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 		return errors.New("pgsource: the server has become a standby")
 	case !listens:
 		return errors.New("pgsource: the connection has lost its LISTEN; a pooler such as PgBouncer does that: want pool_mode=session, or no pooler")
+	case !mayRead:
+		return fmt.Errorf("pgsource: the user of the database may not read the table, so that lookups fail: GRANT SELECT ON %s", s.triggers.table)
 	case own != len(triggerNames):
 		return noTriggers{s.triggers.table}
 	}

@@ -154,12 +154,12 @@ func (m *Middleware) Check(r *http.Request) Decision {
 	return v.decision()
 }
 
-// CheckOrigin returns the decision on an Origin value alone, as for a GET request without
-// Sec-Fetch-Site that is not an AMP for Email request. It does not allocate for the own
-// origin of a publisher that is listed exactly, or for its cache origins with the prefix
-// that [cacheurl.DomainPrefix] returns or, while it is remembered, [cacheurl.HashPrefix]. It also does not
-// allocate for an origin that names no publisher, unless punycode has to be decoded. With
-// Config.Source it may wait for at most twice source.Config.Timeout if the Database obeys its context, or four times with shards.
+// CheckOrigin returns the decision on an Origin value, as for a GET request without
+// Sec-Fetch-Site that is not an AMP for Email request. For a publisher that is listed exactly, it does
+// not allocate: neither for its own origin nor for its cache origins with the usual prefix nor, while
+// it is remembered, with the hash prefix. For an origin that names no publisher it allocates only if punycode has to be
+// decoded. With Config.Source it waits for at most twice source.Config.Timeout if the Database obeys its context, or four
+// times with shards.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)

@@ -1,6 +1,6 @@
-// Package cacheurl has what AMP's document "AMP Cache URL Format and Request Handling" says of names, origins and
-// URLs (https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cache-urls). It converts
-// URLs of a publisher's documents, images and files to those under which an AMP Cache serves them, and back:
+// Package cacheurl converts the URLs of a publisher's documents, images and files to the URLs under which an AMP Cache
+// serves them, and back. It implements AMP's document "AMP Cache URL Format and Request Handling"
+// (https://amp.dev/documentation/guides-and-tutorials/learn/amp-caches-and-cors/amp-cache-urls):
 //
 //	https://www.example.com/article?id=7
 //	https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7
@@ -26,12 +26,11 @@
 //
 //   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
-//   - A prefix that begins "xn--" is punycode. But toolbox-cache-url leaves the prefix of
-//     "xn-shop.com" unwrapped, as "xn--shop-com". This is accepted if it is not punycode, or if
-//     punycode gives a host that cannot exist. A host without a dot cannot exist. If the host that
-//     begins "xn-" is below a top-level domain, a host that is not below one is also taken for a
-//     host that cannot exist. Otherwise the prefix is read as the name that punycode gives, unless
-//     it is ambiguous: see below.
+//   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
+//     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read
+//     undecoded if it is not punycode, if what it decodes to has no dot, or if what it decodes to
+//     is not below a top-level domain and the undecoded name is. It is denied if it is ambiguous: see below.
+//     Otherwise it is decoded.
 //   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
 //     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
 //     writes has a reserved label, and is denied.
@@ -53,8 +52,8 @@
 //     need ("0-www-example-com-0") is denied, because no implementation writes it.
 //   - "en-us.example.com": the document says that step 5 encodes the output of step 3. Then step 4 would have
 //     no effect. Here and in the official implementations, step 5 encodes the output of step 4.
-//   - Names have at most 253 bytes. The document names the limit of RFC 2181, 255, which counts the length of the first
-//     label and the root's, which a name as text does not have.
+//   - Names have at most 253 bytes. The document cites RFC 2181's limit of 255, which counts two bytes that a name
+//     as text does not have: the length of the first label, and the root's.
 //   - "https://cdn.ampproject.org/c/s/www.example.com/": [Parse] rejects a URL without a domain prefix, as some links
 //     still have it: it does not have the origin of one publisher. The command ampcors cacheurl reads it.
 //   - The document says that each domain has a prefix of its own. Some share one: see below.
@@ -62,10 +61,8 @@
 //     https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
 //   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which Google's
 //     documentation has.
-//   - Of IndexNow's document: it rejects a key that is not in the key file, and so seems to allow more in that file. Package indexnow serves
-//     the key alone, and its Verify wants nothing else, because what engines make of more is not documented.
 //
-// The English document is followed. Its translations, as they were on 2026-11-26, say other things in these places, which would give other
+// The English document is followed. Its translations, as they were on 2026-11-26, say other things in these places, and would give other
 // prefixes:
 //
 //   - Korean: a dot becomes two dots, and a prefix of exactly 63 characters is too long. The tables there have one hyphen, and "limited to 63".
@@ -85,9 +82,9 @@
 //
 // An ambiguous prefix is denied, with ampcors.ReasonAmbiguousPrefix. "www.lāstekas.lv" and
 // "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for
-// the second, which anybody can register, it is not. A prefix is ambiguous if it is punycode of a
-// domain below a top-level domain, and when it is read without decoding it, ends in a top-level
-// domain and has no A-label. (Top-level domains are those of the Public Suffix List's ICANN section, as
+// the second, which anybody can register, it is not. A prefix is ambiguous if both readings
+// are possible names: decoded, a domain below a top-level domain; not decoded, a domain that ends in
+// a top-level domain and has no A-label. (Top-level domains are those of the Public Suffix List's ICANN section, as
 // golang.org/x/net/publicsuffix has it.)
 // The publisher's own origin still gets in, and so does its hash prefix, if a cache uses that.
 // ampcors.Config.Warnings lists such publishers.

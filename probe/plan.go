@@ -37,8 +37,7 @@ const (
 	NotTested Outcome = "not tested" // Reason says why
 )
 
-// A Kind is what the pages of some trials have in common. The first seven are kinds of the
-// publisher's own pages; the pages of all others must be denied.
+// A Kind groups trials in reports. IsHostile says whether its pages must be denied.
 type Kind string
 
 const (

@@ -31,8 +31,8 @@ type Decision struct {
 	CacheID string // the ID of the AMP Cache to which the origin belongs; "" if none, and for ReasonSameOrigin and ReasonExtraOrigin
 
 	// EmailSender is the sender that an AMP for Email request names; "" for any other
-	// request, and without [Config].Email. It is unverified and of any length unless the
-	// request is allowed.
+	// request, and without [Config].Email. It is as the request has it: the domain may be in upper case.
+	// It is unverified and of any length unless the request is allowed.
 	EmailSender string
 
 	// Stale is set if Config.Source failed now, but confirmed the publisher within MaxStale.
@@ -50,7 +50,8 @@ type Decision struct {
 func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
 // IsFor reports whether the request may act for one publisher, such as the tenant that a path names, where several are allowed: it is from a page
-// of that publisher, from the API host's own page, or has no Origin, as programs have none. It is false for denied requests, for entries of
+// of that publisher, from the API host's own page, or has no Origin, as programs have none. It is false for denied requests, for
+// the zero Decision that [DecisionFromContext] returns without [Middleware.WrapDecision], for entries of
 // Config.Origins, for emails, and for the publisher "", so that a tenant that is not known gets nothing. The publisher is
 // compared in lower-case ASCII, as [cacheurl.CanonicalDomain] returns it.
 func (d Decision) IsFor(publisher string) bool {
@@ -133,7 +134,7 @@ const (
 	ReasonAmbiguousPrefix                                          // ambiguous_prefix: two hosts have it: see package cacheurl, "Hosts that share a prefix"
 	ReasonPublisherNotAllowed                                      // publisher_not_allowed: a cache origin of another publisher
 	ReasonHashNotKnown                                             // hash_not_known: a hash prefix of no listed or known publisher
-	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin
+	ReasonNoOriginUnsafe                                           // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin that counts
 	ReasonNoEmailSender                                            // no_email_sender: AMP for Email without exactly one valid sender, or a website's request from a mail client's origin
 	ReasonEmailSenderNotAllowed                                    // email_sender_not_allowed: AMP for Email of another sender
 	ReasonMethodNotAllowed                                         // method_not_allowed: a preflight asks for a method that is not allowed

@@ -84,6 +84,9 @@ func (e *Explanation) explainNoOrigin(v *verdict) {
 		detail = "AMP-Same-Origin is true: a page of the API's own host, because no other can send it without a preflight."
 	case v.reason == ReasonNoOriginUnsafe:
 		detail = "The method " + v.caller.request.Method + " may change data, and neither Origin nor AMP-Same-Origin says whose page it is."
+		if v.caller.request.Header.Get("AMP-Same-Origin") == "true" {
+			detail = "AMP-Same-Origin does not count, because Sec-Fetch-Site says that the page is at another origin."
+		}
 	}
 	e.step("origin", v.reason.Allowed(), value, detail)
 }
@@ -140,7 +143,7 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 
 func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 	if v.reason == ReasonMalformed {
-		e.step("cache", false, host, "As a host name, this "+v.claim.problem.Reason+". An origin has no path and no user information, and here no port.")
+		e.step("cache", false, host, "As a host name, this "+v.claim.problem.Reason+". An origin has no path and no user information. One with a port is allowed only by Origins.")
 		return
 	}
 	if reserved, ok := p.hosts.reservedFor(host); ok && reserved.isCache {

@@ -100,7 +100,7 @@ func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 		"https://example-net.cdn.ampproject.org":                       "example.net is not below *.example.net: list it, too.",
 		"https://example.net":                                          "example.net is not below *.example.net: list it, too.",
 		mwtest.HashOrigin:                                              "The hash prefix of this publisher",
-		"https://www.example.com:8443":                                 "no port",
+		"https://www.example.com:8443":                                 "allowed only by Origins",
 		"https://" + strings.Repeat("a-", 32) + "a.cdn.ampproject.org": "1 to 63",
 	} {
 		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {

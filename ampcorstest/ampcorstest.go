@@ -7,6 +7,9 @@
 //			t.Error(err)
 //		}
 //	}
+//
+// This finds a Middleware that is missing or at the wrong place. With [Route.Ran], as the example of [Check] has it, it
+// also finds what is wrong behind the Middleware.
 package ampcorstest
 
 import (
@@ -43,6 +46,9 @@ type Route struct {
 	// Path is used: one below "/api/" for "/api/profile". Set it if the Middleware wraps only some paths of a mux,
 	// and that path is not one of them.
 	Missing string
+
+	// Header is sent with the route's own request, such as the Cookie of a session if the handler wants one.
+	Header http.Header
 
 	// AllowsProgramsToWrite is Config.DangerouslyAllowUnsafeRequestsWithoutOrigin.
 	AllowsProgramsToWrite bool
@@ -183,12 +189,25 @@ func (c *checker) read(origin, path string) {
 // run checks that the route's own request reaches its handler, and that the page can read the response.
 func (c *checker) run(origin string) {
 	c.forget()
-	w := send(c.h, newRequest(c.route.Method, c.route.Path, origin))
+	r := newRequest(c.route.Method, c.route.Path, origin)
+	for key, values := range c.route.Header {
+		r.Header[http.CanonicalHeaderKey(key)] = values
+	}
+	w := send(c.h, r)
 	name := fmt.Sprintf("%s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
-	ran := c.route.Ran == nil || c.route.Ran()
-	switch {
+	runs := c.route.Ran != nil && c.route.Ran()
+	ran := c.route.Ran == nil || runs
+	switch reason := reasonOf(w); {
+	case reason != "":
+		c.report("%s is denied: %s; want a Publisher that the Config lists by its name", name, reason)
+	case w.Code == http.StatusForbidden && runs:
+		c.report("%s is answered with status 403 by the handler itself, and the Middleware has allowed it: if the handler asks for the Decision, WrapDecision must be in front and not Wrap; if it wants a session, set Route.Header", name)
+	case w.Code == http.StatusForbidden && len(w.Header().Values("Access-Control-Allow-Origin")) == 0:
+		c.report("%s is answered with status 403 and without CORS headers, and not by the Middleware: by something in front of it, or that removes the headers. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests", name)
 	case w.Code == http.StatusForbidden:
-		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it, such as a protection against CSRF like net/http's CrossOriginProtection: remove that, because the Middleware denies forged requests", name)
+		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests. If it compares tenants or wants a session, keep it: use a Path of this Publisher, WrapDecision, and Route.Header", name)
+	case w.Code == http.StatusUnauthorized:
+		c.report("%s is answered with status 401: set Route.Header to the Cookie or Authorization of a session", name)
 	case w.Code == http.StatusNotFound || !ran:
 		c.report("%s is answered with status %d, and the handler does not run: is the path right?", name, w.Code)
 	default:
@@ -218,12 +237,12 @@ func (c *checker) preflightIsDenied(what, origin, header string) {
 
 // denied checks what pages of another publisher may not do, at an origin, and what forms without Origin may not.
 func (c *checker) denied(origin string) {
-	for _, method := range []string{c.route.Method, http.MethodGet} {
+	for _, method := range slices.Compact([]string{c.route.Method, http.MethodGet}) {
 		c.forget()
 		w := send(c.h, newRequest(method, c.route.Path, origin))
 		switch isDenial := w.Code == http.StatusForbidden && len(w.Header().Values("Access-Control-Allow-Origin")) == 0; {
 		case !isDenial:
-			c.report("%s %s from a page of %s is answered with status %d and %s; want 403 and no origin: the route is not behind the Middleware", method, c.route.Path, evil, w.Code, origins(w))
+			c.report("%s %s from a page of %s is answered with status %d and %s; want 403 and no origin: the route is not behind the Middleware for this method, or Config.ReportOnly is set", method, c.route.Path, evil, w.Code, origins(w))
 		case c.route.Ran != nil && c.route.Ran() || w.Body.String() != denial(w):
 			c.report("%s %s from a page of %s is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method, c.route.Path, evil)
 		}

@@ -150,6 +150,10 @@ func TestWirings(t *testing.T) {
 	keep := func(http.Header) {}
 	set := func(name, value string) func(http.Header) { return func(h http.Header) { h.Set(name, value) } }
 	right := newMiddleware(t, ampcors.Config{Credentialed: true})
+	pattern, err := ampcors.New(ampcors.Config{Publishers: []string{"*.example.com"}, Methods: []string{"PUT"}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	// simpleCORS is like other CORS middleware: it answers preflights by itself, and knows only some origins.
 	simpleCORS := func(next http.Handler, origins ...string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -188,7 +192,7 @@ func TestWirings(t *testing.T) {
 		"a handler that adds to Vary":   {right.Wrap(serve(func(h http.Header) { h.Add("Vary", "Accept-Encoding") })), ""},
 		"a proxy behind it":             {right.Wrap(proxied(keep)), ""},
 		"a proxy with guard":            {right.Wrap(guard.Handler(proxied(set("Access-Control-Allow-Origin", "*")))), ""},
-		"CrossOriginProtection outside": {http.NewCrossOriginProtection().Handler(right.Wrap(serve(keep))), "something behind the Middleware, which has allowed it"},
+		"CrossOriginProtection outside": {http.NewCrossOriginProtection().Handler(right.Wrap(serve(keep))), "by something in front of it, or that removes the headers"},
 
 		"the handler sets *":             {right.Wrap(serve(set("Access-Control-Allow-Origin", "*"))), `has Access-Control-Allow-Origin "*"; want`},
 		"the handler adds another":       {right.Wrap(serve(func(h http.Header) { h.Add("Access-Control-Allow-Origin", known) })), "browsers reject more than one"},
@@ -196,11 +200,19 @@ func TestWirings(t *testing.T) {
 		"the handler removes the header": {right.Wrap(serve(func(h http.Header) { h.Del("Access-Control-Allow-Origin") })), "or the handler removes the header"},
 		"a backend adds another":         {right.Wrap(proxied(set("Access-Control-Allow-Origin", "*"))), "browsers reject more than one"},
 		"Credentialed is forgotten":      {newMiddleware(t, ampcors.Config{}).Wrap(serve(keep)), "want Config.Credentialed"},
-		"CrossOriginProtection inside":   {right.Wrap(http.NewCrossOriginProtection().Handler(serve(keep))), "such as a protection against CSRF"},
-		"the same, and a catch-all":      {right.Wrap(http.NewCrossOriginProtection().Handler(catchAll)), "such as a protection against CSRF"},
+		"CrossOriginProtection inside":   {right.Wrap(http.NewCrossOriginProtection().Handler(serve(keep))), "If it is a protection against CSRF such as"},
+		"the same, and a catch-all":      {right.Wrap(http.NewCrossOriginProtection().Handler(catchAll)), "If it is a protection against CSRF such as"},
 		"a handler that answers 403":     {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })), "answered with status 403 by something behind"},
-		"other CORS outside":             {simpleCORS(right.Wrap(serve(keep)), known), "something in front of the Middleware answers preflights"},
-		"other CORS outside, for all":    {simpleCORS(right.Wrap(serve(keep)), "*"), "something in front of the Middleware answers preflights"},
+		"the handler itself answers 403": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran = true; w.WriteHeader(403) })), "by the handler itself, and the Middleware has allowed it"},
+		"a login behind it": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Cookie") == "" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		})), "set Route.Header to the Cookie or Authorization"},
+		"only a pattern":              {pattern.Wrap(serve(keep)), "is denied: hash_not_known; want a Publisher that the Config lists by its name"},
+		"ReportOnly":                  {newMiddleware(t, ampcors.Config{Credentialed: true, ReportOnly: true}).Wrap(serve(keep)), "or Config.ReportOnly is set"},
+		"other CORS outside":          {simpleCORS(right.Wrap(serve(keep)), known), "something in front of the Middleware answers preflights"},
+		"other CORS outside, for all": {simpleCORS(right.Wrap(serve(keep)), "*"), "something in front of the Middleware answers preflights"},
 		"other CORS inside, for all": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Access-Control-Allow-Origin", "*")
 			plain(w, r)
@@ -220,7 +232,16 @@ func TestWirings(t *testing.T) {
 			}
 		})
 	}
-	err := ampcorstest.Check(right.Wrap(serve(keep)), ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Origin: "https://www-example-com.bing-amp.com"})
+	session := http.Header{"cookie": {"session=1"}}
+	login := right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ran = r.Header.Get("Cookie") != ""; !ran {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	if err := ampcorstest.Check(login, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true, Header: session, Ran: takeRan}); err != nil {
+		t.Errorf("with a session: %v", err)
+	}
+	err = ampcorstest.Check(right.Wrap(serve(keep)), ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Origin: "https://www-example-com.bing-amp.com"})
 	if err == nil || !strings.Contains(err.Error(), "are at https://www-example-com.cdn.ampproject.org and https://www-example-com.www.bing-amp.com") {
 		t.Error(err)
 	}

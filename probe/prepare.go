@@ -98,7 +98,7 @@ func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 	i := slices.Index(p.report.Endpoints, e)
 	if i < 0 {
 		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-			p.report.Notes = append(p.report.Notes, e.URL+" is http: pages with https cannot call it, which is mixed content and not CORS.")
+			p.report.Notes = append(p.report.Notes, e.URL+" is http: pages with https cannot call it, which is mixed content and not CORS; mail clients do not call it either.")
 		}
 		i = len(p.report.Endpoints)
 		p.report.Endpoints = append(p.report.Endpoints, e)
@@ -225,11 +225,14 @@ func (p *prober) readEmail(ctx context.Context, email Email) error {
 	case err != nil:
 		return err
 	case !read.IsEmail:
-		return errors.New("its html element has neither the attribute amp4email nor ⚡4email, so it is no AMP email; a document of a website is tested at its URL")
+		return errors.New("its html element has neither the attribute amp4email nor ⚡4email, so it is no AMP email; want the HTML part of one, without the mail's other parts. A document of a website is tested at its URL")
 	case len(p.cfg.Senders) == 0:
 		return errors.New("there is no sender; name the address that sends the email")
 	}
 	p.report.Target = cmp.Or(p.report.Target, email.Name)
+	if len(p.cfg.Publishers) > 0 {
+		p.report.Notes = append(p.report.Notes, email.Name+" is an email, which no publisher's page calls for: the publishers that you named were not tested with it.")
+	}
 	p.addDocument(email.Name, read, nil)
 	return nil
 }

@@ -26,7 +26,7 @@ func newExplain() *cobra.Command {
 		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or both. " +
 			"With a database, publishers in its table are looked up, as serve-authz does.\n\n" +
 			"With --sender, the request of that sender's email is explained: with version 2 of the protocol, and with version 1 at each of the origins given, which are those of mail clients, or of the file's email.clients.\n\n" +
-			"The exit code is 1 if an Origin or a sender is denied, and 3 if the database cannot say whether one is allowed.",
+			"The exit code is 1 if an Origin or a sender is denied, or an entry of the file is wrong, and 3 if the database cannot say whether one is allowed.",
 		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null\n" +
 			"  ampcors explain --config config.json --sender news@example.com https://mail.google.com\n" +
 			"  ampcors explain --config config.json --database postgres:///cms https://www.customer77.example",
@@ -41,6 +41,9 @@ func newExplain() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := d.checkFlags(cmd); err != nil {
 			return err
+		}
+		if len(*senders) > 0 && *file == "" && len(*publishers) == 0 && d.address() == "" {
+			return errors.New("--sender needs --config, with a file that has email.senders")
 		}
 		mw, cfg, end, err := middleware(*file, *publishers, caches, &d)
 		isPartly := errors.Is(err, errPartly)

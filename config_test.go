@@ -48,10 +48,13 @@ func TestEveryProblemOfAConfigIsReportedAtOnce(t *testing.T) {
 }
 
 func TestAnAmbiguousPrefixIsAWarning(t *testing.T) {
-	cfg := ampcors.Config{Publishers: []string{"www.example.com", "bücher.example", "www.lāstekas.lv", "*.lāstekas.lv", "xn-www.lstekas.lv.pub", "xn-aa.a.cpa", "xn--aa-cja.a"}}
+	cfg := ampcors.Config{Publishers: []string{"www.example.com", "bücher.example", "www.lāstekas.lv", "*.lāstekas.lv",
+		"xn-www.lstekas.lv.pub", "xn-aa.a.cpa", "xn--aa-cja.a"}}
 	mwtest.New(t, cfg)
 	warnings := cfg.Warnings()
-	if len(warnings) != 3 || warnings[2].Path != "publishers[6]" || !strings.Contains(warnings[2].Reason, `also give to "xn-aa.a.cpa"`) || warnings[1].Path != "publishers[4]" || !strings.Contains(warnings[1].Reason, `also give to "www.xn--lstekas-s3a.lv"`) || warnings[0].Path != "publishers[2]" || warnings[0].Value != "www.lāstekas.lv" ||
+	if len(warnings) != 3 || warnings[2].Path != "publishers[6]" || !strings.Contains(warnings[2].Reason, `also give to "xn-aa.a.cpa"`) ||
+		warnings[1].Path != "publishers[4]" || !strings.Contains(warnings[1].Reason, `also give to "www.xn--lstekas-s3a.lv"`) ||
+		warnings[0].Path != "publishers[2]" || warnings[0].Value != "www.lāstekas.lv" ||
 		!strings.Contains(warnings[0].Error(), `the domain prefix "xn--www-lstekas-lv-pub", which AMP's implementations also give to "xn-www.lstekas.lv.pub"`) {
 		t.Errorf("%v", warnings)
 	}
@@ -79,22 +82,28 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Publishers: []string{"https://*.example.com"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.com."}}, where: "publishers[0]", reason: "trailing dot", want: `a domain such as`},
 		{cfg: ampcors.Config{Publishers: []string{"*.BU\u0308CHER.example"}}, where: "publishers[0]", reason: "not how browsers spell", want: `"*.bücher.example"`},
-		{cfg: ampcors.Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: cacheurl.DefaultCaches()[1:]}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
-		{cfg: ampcors.Config{Publishers: []string{"d-1.ampproject.net"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: ampcors.Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: cacheurl.DefaultCaches()[1:]}, where: "publishers[0]",
+			reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: ampcors.Config{Publishers: []string{"d-1.ampproject.net"}}, where: "publishers[0]", reason: "is a host of an AMP Cache",
+			want: "the domain whose documents"},
 		{cfg: ampcors.Config{Publishers: []string{"*.*.example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"www.*.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.exa mple"}}, where: "publishers[0]", reason: "character", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.-"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.-a"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
-		{cfg: ampcors.Config{Publishers: []string{"https://example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
-		{cfg: ampcors.Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: `"example.com"`},
-		{cfg: ampcors.Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache", want: "the domain whose documents"},
+		{cfg: ampcors.Config{Publishers: []string{"https://example-com.cdn.ampproject.org"}}, where: "publishers[0]",
+			reason: "is a host of an AMP Cache", want: `"example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"example-com.cdn.ampproject.org"}}, where: "publishers[0]", reason: "is a host of an AMP Cache",
+			want: `"example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache",
+			want: "the domain whose documents"},
 		{cfg: ampcors.Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 		{cfg: ampcors.Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 		{cfg: ampcors.Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
 
-		{cfg: ampcors.Config{Publishers: []string{"a.example"}, Caches: []cacheurl.Cache{{ID: "x\xff", CacheDomain: "amp.example.com"}}}, where: "caches[0].id", reason: "cannot be printed", want: "a short name"},
+		{cfg: ampcors.Config{Publishers: []string{"a.example"}, Caches: []cacheurl.Cache{{ID: "x\xff", CacheDomain: "amp.example.com"}}},
+			where: "caches[0].id", reason: "cannot be printed", want: "a short name"},
 		{cfg: ampcors.Config{Origins: []string{"null"}}, where: "origins[0]", reason: "sandboxed", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"*"}}, where: "origins[0]", reason: "everybody", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{""}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
@@ -103,18 +112,24 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Origins: []string{"https://a b"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://a..b"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://é!"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"http://[fe80::1%25eth0]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"http://[fe80::1%25eth0]"}}, where: "origins[0]", reason: "browsers write in another way",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"http://[::ffff:192.0.2.1]"}}, where: "origins[0]", reason: "browsers write in another way",
+			want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://cdn.ampproject.org"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
-		{cfg: ampcors.Config{Origins: []string{"https://cdn.ampproject.org"}, Caches: []cacheurl.Cache{{ID: "x", CacheDomain: "amp.example.net", ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://cdn.ampproject.org"},
+			Caches: []cacheurl.Cache{{ID: "x", CacheDomain: "amp.example.net",
+				ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
 		{cfg: ampcors.Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
 		{cfg: ampcors.Config{Origins: []string{"https://example.com."}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://1.2.3"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://0x7f.1"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, where: "origins[0]", reason: "longer than 267", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, where: "origins[0]", reason: "longer than 267",
+			want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://*.example.com"}}, where: "origins[0]", reason: "is a pattern", want: `"*.example.com" in publishers`},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example, https://b.example"}}, where: "origins[0]", reason: "is several origins", want: "an element of the list for each"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example, https://b.example"}}, where: "origins[0]", reason: "is several origins",
+			want: "an element of the list for each"},
 		{cfg: ampcors.Config{Origins: []string{"https://a.example,b.example"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"a.example b.example"}}, where: "origins[0]", reason: "is several origins", want: "an element of the list for each"},
 		{cfg: ampcors.Config{Origins: []string{"capacitor://localhost"}}, where: "origins[0]", reason: "is the origin of every app", want: "need no CORS"},
@@ -126,8 +141,10 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Origins: []string{"http://example.com:0443"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com:443"`},
 		{cfg: ampcors.Config{Origins: []string{"http://example.com:99999"}}, where: "origins[0]", reason: "above 65535", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"HTTPS://Example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: ampcors.Config{Origins: []string{"https://bücher.example"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://xn--bcher-kva.example"`},
-		{cfg: ampcors.Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://[2001:db8::1]:8080"`},
+		{cfg: ampcors.Config{Origins: []string{"https://bücher.example"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"https://xn--bcher-kva.example"`},
+		{cfg: ampcors.Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"https://[2001:db8::1]:8080"`},
 
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, where: "methods[0]", reason: "wildcard", want: "one by one"},
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
@@ -135,51 +152,80 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, where: "methods[0]", reason: "upper case", want: `"PATCH"`},
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, where: "methods[0]", reason: "forbid", want: "remove it"},
 
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, where: "requestHeaders[0]", reason: "wildcard", want: "one by one"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"X A"}}, where: "requestHeaders[0]", reason: "is not a header name", want: "Authorization"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"amp-Same-origin"}}, where: "requestHeaders[0]", reason: "own origins", want: "remove it"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Cookie"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Sec-Fetch-Site"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Proxy-X"}}, where: "requestHeaders[0]", reason: "no script can set", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, where: "requestHeaders[0]",
+			reason: "wildcard", want: "one by one"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"X A"}}, where: "requestHeaders[0]",
+			reason: "is not a header name", want: "Authorization"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"amp-Same-origin"}}, where: "requestHeaders[0]",
+			reason: "own origins", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Cookie"}}, where: "requestHeaders[0]",
+			reason: "no script can set", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Sec-Fetch-Site"}}, where: "requestHeaders[0]",
+			reason: "no script can set", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"Proxy-X"}}, where: "requestHeaders[0]",
+			reason: "no script can set", want: "remove it"},
 
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"*"}}, where: "responseHeaders[0]", reason: "wildcard", want: "one by one"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, where: "responseHeaders[0]", reason: "is not a header name", want: "AMP-Redirect-To"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, where: "responseHeaders[0]", reason: "never exposed", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"*"}}, where: "responseHeaders[0]",
+			reason: "wildcard", want: "one by one"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"a:b"}}, where: "responseHeaders[0]",
+			reason: "is not a header name", want: "AMP-Redirect-To"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, ResponseHeaders: []string{"set-cookie2"}}, where: "responseHeaders[0]",
+			reason: "never exposed", want: "remove it"},
 
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, where: "requestHeaders[0]", reason: "mail clients", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"AMP-Email-Sender"}}, where: "requestHeaders[0]",
+			reason: "mail clients", want: "remove it"},
 
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Email: ampcors.Email{Clients: []string{"https://mail.example"}}}, where: "email.senders", reason: "is missing", want: "news@example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Email: ampcors.Email{Clients: []string{"https://mail.example"}}},
+			where: "email.senders", reason: "is missing", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Clients: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com", "example.com"}}}, where: "email.senders[1]", reason: "not an email address", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com", "example.com"}}}, where: "email.senders[1]",
+			reason: "not an email address", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*"}}}, where: "email.senders[0]", reason: "not an email address", want: "*@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "*@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a..b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a..b@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{".a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"é@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{`"a"@example.com`}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, where: "email.senders[0]", reason: "1 to 64", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}}, where: "email.senders[0]", reason: "trailing dot", want: "@a.a"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}}, where: "email.senders[0]", reason: "longer than 254", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"Shop <a@example.com>"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a b@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{`"a"@example.com`}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 65) + "@example.com"}}}, where: "email.senders[0]",
+			reason: "1 to 64", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 95)}}},
+			where: "email.senders[0]", reason: "trailing dot", want: "@a.a"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "aa"}}},
+			where: "email.senders[0]", reason: "longer than 254", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"Shop <a@example.com>"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{" a@example.com"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com\n"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"mailto:a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@"}}}, where: "email.senders[0]", reason: "has a domain that is empty", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"mailto:a@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@"}}}, where: "email.senders[0]", reason: "has a domain that is empty",
+			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@https://example.com/"}}}, where: "email.senders[0]", reason: "has a scheme", want: `"a@example.com"`},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@localhost"}}}, where: "email.senders[0]", reason: "has a domain that has no dot", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}}, where: "email.clients[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, where: "email.clients[0]", reason: "sandboxed", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{mwtest.CacheOrigin}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{mwtest.BingOrigin + ":8443"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}}, where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@https://example.com/"}}}, where: "email.senders[0]",
+			reason: "has a scheme", want: `"a@example.com"`},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@localhost"}}}, where: "email.senders[0]",
+			reason: "has a domain that has no dot", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"mail.google.com"}}},
+			where: "email.clients[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"null"}}}, where: "email.clients[0]",
+			reason: "sandboxed", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{mwtest.CacheOrigin}}},
+			where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{mwtest.BingOrigin + ":8443"}}},
+			where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://d-1.ampproject.net"}}},
+			where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}},
+			where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
 
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, where: "maxAge", reason: "out of range", want: "24h"},
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 600}, where: "maxAge", reason: "whole number of seconds", want: "such as 10m0s"},
@@ -205,12 +251,17 @@ func TestValidConfigsAreAccepted(t *testing.T) {
 		"public suffixes":                {Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
 		"patterns below public suffixes": {Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"}, Credentialed: true},
 		"duplicates":                     {Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}},
-		"origins":                        {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", mwtest.CacheOrigin, "https://x.example:80"}},
-		"methods and headers":            {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
-		"caches":                         {Publishers: []string{"a.example"}, Caches: cacheurl.DefaultCaches()[:1]},
-		"senders":                        {Email: ampcors.Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com", strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
-		"no clients":                     {Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
-		"clients":                        {Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080", "https://mycdn.ampproject.org", "https://mail.example:8443"}}},
+		"origins": {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost",
+			"http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", mwtest.CacheOrigin, "https://x.example:80"}},
+		"methods and headers": {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"},
+			RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
+		"caches": {Publishers: []string{"a.example"}, Caches: cacheurl.DefaultCaches()[:1]},
+		"senders": {Email: ampcors.Email{Senders: []string{"a@example.com", "a.b+c@Bücher.example", "*@example.com",
+			strings.Repeat("a", 64) + "@" + strings.Repeat("a.", 94) + "a"}}},
+		"no clients": {Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
+		"clients": {Email: ampcors.Email{Senders: []string{"a@example.com"},
+			Clients: []string{"https://mail.google.com", "https://amp.gmail.dev", "http://localhost:8080", "https://mycdn.ampproject.org",
+				"https://mail.example:8443"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ampcors.New(cfg); err != nil {
@@ -221,7 +272,8 @@ func TestValidConfigsAreAccepted(t *testing.T) {
 }
 
 func TestAPatternForAMailProviderIsRejected(t *testing.T) {
-	for _, domain := range []string{"gmail.com", "GMail.com", "googlemail.com", "yahoo.com", "yahoo.co.uk", "outlook.de", "hotmail.com.br", "web.de", "qq.com", "docomo.ne.jp", "proton.me"} {
+	for _, domain := range []string{"gmail.com", "GMail.com", "googlemail.com", "yahoo.com", "yahoo.co.uk", "outlook.de", "hotmail.com.br",
+		"web.de", "qq.com", "docomo.ne.jp", "proton.me"} {
 		t.Run(domain, func(t *testing.T) {
 			cfg := ampcors.Config{Email: ampcors.Email{Senders: []string{"*@" + domain}}}
 			err := cfg.Validate()
@@ -239,7 +291,8 @@ func TestAPatternForAMailProviderIsRejected(t *testing.T) {
 			}
 		})
 	}
-	for _, domain := range []string{"example.com", "news.gmail.com", "gmail.example", "yahoo.example.com", "notgmail.com", "mail.example.com", "xn--bcher-kva.example"} {
+	for _, domain := range []string{"example.com", "news.gmail.com", "gmail.example", "yahoo.example.com", "notgmail.com", "mail.example.com",
+		"xn--bcher-kva.example"} {
 		t.Run(domain, func(t *testing.T) {
 			if err := (ampcors.Config{Email: ampcors.Email{Senders: []string{"*@" + domain}}}).Validate(); err != nil {
 				t.Error(err)
@@ -270,7 +323,8 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 		r.Header.Set("Access-Control-Request-Method", "PUT")
 		r.Header.Set("Access-Control-Request-Headers", strings.ToLower(headers))
 		m.Handle(w, r)
-		if got := fmt.Sprint(w.Code, " ", w.Header().Get("Access-Control-Allow-Methods"), " ", w.Header().Get("Access-Control-Allow-Headers")); !strings.EqualFold(got, want) {
+		if got := fmt.Sprint(w.Code, " ", w.Header().Get("Access-Control-Allow-Methods"), " ",
+			w.Header().Get("Access-Control-Allow-Headers")); !strings.EqualFold(got, want) {
 			t.Errorf("a preflight for %s: %s; want %s", headers, got, want)
 		}
 	}
@@ -317,7 +371,8 @@ func TestReconfigureWithAProblemChangesNothing(t *testing.T) {
 
 func TestTheZeroMiddlewareDeniesEveryOrigin(t *testing.T) {
 	var m ampcors.Middleware
-	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + mwtest.Hash("example.com") + ".cdn.ampproject.org", "null", ""} {
+	for _, origin := range []string{"https://example.com", "https://example-com.cdn.ampproject.org", "https://" + mwtest.Hash("example.com") +
+		".cdn.ampproject.org", "null", ""} {
 		t.Run(origin, func(t *testing.T) {
 			if d := m.CheckOrigin(origin); d.Allowed {
 				t.Errorf("%q: %s", origin, d.Reason)
@@ -362,15 +417,18 @@ func TestEachLimitIsExact(t *testing.T) {
 		return domain[:n-len("example")] + "example"
 	}
 	for name, test := range map[string]struct{ within, beyond ampcors.Config }{
-		"a label":            {publishers(strings.Repeat("a", 63) + ".example"), publishers(strings.Repeat("a", 64) + ".example")},
-		"the last label":     {publishers("a." + strings.Repeat("a", 63)), publishers("a." + strings.Repeat("a", 64))},
-		"a domain":           {publishers(labels(253)), publishers(labels(254))},
-		"a cache's id":       {caches(cacheurl.Cache{ID: strings.Repeat("b", 100), CacheDomain: "c.example"}), caches(cacheurl.Cache{ID: strings.Repeat("b", 101), CacheDomain: "c.example"})},
-		"a cache's domain":   {caches(cacheurl.Cache{ID: "b", CacheDomain: labels(189)}), caches(cacheurl.Cache{ID: "b", CacheDomain: labels(190)})},
-		"caches":             {several(100), several(101)},
-		"MaxAge":             {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24 * time.Hour}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24*time.Hour + time.Second}},
-		"no MaxAge":          {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 0}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: -time.Second}},
-		"an extra origin":    {ampcors.Config{Origins: []string{"https://" + labels(253) + ":65535"}}, ampcors.Config{Origins: []string{"https://" + labels(254) + ":65535"}}},
+		"a label":        {publishers(strings.Repeat("a", 63) + ".example"), publishers(strings.Repeat("a", 64) + ".example")},
+		"the last label": {publishers("a." + strings.Repeat("a", 63)), publishers("a." + strings.Repeat("a", 64))},
+		"a domain":       {publishers(labels(253)), publishers(labels(254))},
+		"a cache's id": {caches(cacheurl.Cache{ID: strings.Repeat("b", 100), CacheDomain: "c.example"}),
+			caches(cacheurl.Cache{ID: strings.Repeat("b", 101), CacheDomain: "c.example"})},
+		"a cache's domain": {caches(cacheurl.Cache{ID: "b", CacheDomain: labels(189)}), caches(cacheurl.Cache{ID: "b", CacheDomain: labels(190)})},
+		"caches":           {several(100), several(101)},
+		"MaxAge": {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24 * time.Hour},
+			ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24*time.Hour + time.Second}},
+		"no MaxAge": {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 0}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: -time.Second}},
+		"an extra origin": {ampcors.Config{Origins: []string{"https://" + labels(253) + ":65535"}},
+			ampcors.Config{Origins: []string{"https://" + labels(254) + ":65535"}}},
 		"a port":             {ampcors.Config{Origins: []string{"https://a.example:65535"}}, ampcors.Config{Origins: []string{"https://a.example:65536"}}},
 		"a number at an end": {publishers("example.a0"), publishers("example.0")},
 	} {
@@ -399,9 +457,11 @@ func TestEachSetOfBytesIsExact(t *testing.T) {
 		"methods": {digits + letters + strings.ToUpper(letters) + "!#$%&'*+-.^_`|~", func(b string) ampcors.Config { // RFC 9110, section 5.6.2
 			return ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"X" + b}}
 		}},
-		"domains":          {digits + letters + strings.ToUpper(letters) + "-_.", func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a" + b + "b.example"}} }},
-		"last labels":      {letters + strings.ToUpper(letters) + "_", func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a." + b}} }},
-		"hexadecimal last": {strings.ToUpper(letters[6:]) + letters[6:] + "_", func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a.0x" + b}} }},
+		"domains": {digits + letters + strings.ToUpper(letters) + "-_.",
+			func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a" + b + "b.example"}} }},
+		"last labels": {letters + strings.ToUpper(letters) + "_", func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a." + b}} }},
+		"hexadecimal last": {strings.ToUpper(letters[6:]) + letters[6:] + "_",
+			func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a.0x" + b}} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for b := range 128 {
@@ -468,7 +528,8 @@ func TestConfigIsWhatIsInForce(t *testing.T) {
 	given := ampcors.Config{
 		Publishers: []string{"WWW.Example.com", "*.news.example", "bücher.example", "www.example.com", "*.a.example"},
 		Origins:    []string{"https://shop.example"}, Caches: cacheurl.DefaultCaches()[:1], Credentialed: true, Methods: []string{"PUT"},
-		RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute, Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}},
+		RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute, Email: ampcors.Email{Senders: []string{"news@example.com"},
+			Clients: []string{"https://mail.example"}},
 	}
 	mw, err := ampcors.New(given)
 	if err != nil {
@@ -491,12 +552,14 @@ func TestConfigIsWhatIsInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, origin := range []string{"https://www-example-com.cdn.ampproject.org", "https://xn--bcher-kva.example", "https://b.news.example", "https://shop.example", "https://evil.example"} {
+	for _, origin := range []string{"https://www-example-com.cdn.ampproject.org", "https://xn--bcher-kva.example", "https://b.news.example",
+		"https://shop.example", "https://evil.example"} {
 		if a, b := mw.CheckOrigin(origin), again.CheckOrigin(origin); a != b {
 			t.Errorf("%s: %+v and %+v", origin, a, b)
 		}
 	}
-	if err := mw.Reconfigure(ampcors.Config{Origins: []string{"https://other.example"}}); err != nil || len(mw.Config().Publishers) != 0 || mw.Config().Origins[0] != "https://other.example" {
+	if err := mw.Reconfigure(ampcors.Config{Origins: []string{"https://other.example"}}); err != nil || len(mw.Config().Publishers) != 0 ||
+		mw.Config().Origins[0] != "https://other.example" {
 		t.Errorf("%v: %+v", err, mw.Config())
 	}
 }

@@ -27,12 +27,15 @@ func TestALoggedDecisionIsBounded(t *testing.T) {
 		}
 		return b.String(), line.Decision
 	}
-	_, got := log(ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com", CacheID: "google", Stale: true, SourceErr: mwtest.ErrDown})
-	want := map[string]any{"allowed": true, "reason": "cache_origin", "origin": mwtest.CacheOrigin, "publisher": "www.example.com", "cache": "google", "stale": true, "source_error": mwtest.ErrDown.Error()}
+	_, got := log(ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com",
+		CacheID: "google", Stale: true, SourceErr: mwtest.ErrDown})
+	want := map[string]any{"allowed": true, "reason": "cache_origin", "origin": mwtest.CacheOrigin, "publisher": "www.example.com",
+		"cache": "google", "stale": true, "source_error": mwtest.ErrDown.Error()}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v; want %v", got, want)
 	}
-	_, got = log(ampcors.Decision{Reason: ampcors.ReasonPublisherNotAllowed, Origin: mwtest.EvilOrigin, ClaimedPublisher: "evil.example", EmailSender: "a@b.example"})
+	_, got = log(ampcors.Decision{Reason: ampcors.ReasonPublisherNotAllowed, Origin: mwtest.EvilOrigin, ClaimedPublisher: "evil.example",
+		EmailSender: "a@b.example"})
 	if got["claimed_publisher"] != "evil.example" || got["email_sender"] != "a@b.example" || got["publisher"] != nil || got["stale"] != nil {
 		t.Errorf("%v", got)
 	}
@@ -77,8 +80,9 @@ func TestWhomADecisionIsFor(t *testing.T) {
 	cfg := mwtest.Config()
 	cfg.Publishers, cfg.Origins = []string{"www.a.example", "www.b.example"}, []string{"https://partner.example"}
 	m := mwtest.New(t, cfg)
-	for origin, want := range map[string]bool{"https://www-a-example.cdn.ampproject.org": true, "https://www.a.example": true, "https://www-b-example.cdn.ampproject.org": false,
-		"https://partner.example": false, "https://www-c-example.cdn.ampproject.org": false, "null": false} {
+	for origin, want := range map[string]bool{"https://www-a-example.cdn.ampproject.org": true, "https://www.a.example": true,
+		"https://www-b-example.cdn.ampproject.org": false,
+		"https://partner.example":                  false, "https://www-c-example.cdn.ampproject.org": false, "null": false} {
 		if got := m.CheckOrigin(origin).IsFor("www.a.example"); got != want {
 			t.Errorf("%s: %t; want %t", origin, got, want)
 		}

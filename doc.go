@@ -57,7 +57,8 @@
 // changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
 // Sec-Fetch-Site says that it is the API host's own page. A request without Origin passes if it is safe (GET,
 // HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
-// Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared caches store them. The members of an earlier Vary are kept, in the same line. A denial is never
+// Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared
+// caches store them. The members of an earlier Vary are kept, in the same line. A denial is never
 // stored by caches. The README has the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
@@ -114,7 +115,9 @@
 // publisher's page.
 //
 // The handler gets the server's own ResponseWriter, so it can change the headers. A handler that
-// sets Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which then has two. If it replaces Vary, a shared cache may give one publisher's answer to another. With nginx before 1.23, an added Vary
+// sets Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which then has
+// two. If it replaces Vary, a shared cache may give one publisher's answer to another. With nginx before 1.23, an added
+// Vary
 // line has the same effect. A [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and
 // clears all headers after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
 // Continue, except over HTTP/3: Expect is removed from the request.) Package guard prevents all this.

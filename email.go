@@ -21,7 +21,8 @@ import (
 //   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin
 //     is the mail client's, and the query has the address in __amp_source_origin. The
 //     client wants both back, in Access-Control-Allow-Origin and
-//     AMP-Access-Control-Allow-Source-Origin. AMP's document accepts any Origin; ampcors accepts only those in Clients, and otherwise ignores the query parameter.
+//     AMP-Access-Control-Allow-Source-Origin. AMP's document accepts any Origin; ampcors accepts only those in Clients,
+//     and otherwise ignores the query parameter.
 //
 // Requests of websites are allowed or denied as if Email were zero. Only their Vary also has
 // AMP-Email-Sender, so that a shared cache does not give a page's response to an email, and a

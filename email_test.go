@@ -19,16 +19,24 @@ func TestAnEmailDecisionNamesTheSender(t *testing.T) {
 		headers []string
 		want    ampcors.Decision
 	}{
-		{query: "", headers: []string{"AMP-Email-Sender: news@example.com"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmail, EmailSender: "news@example.com"}},
-		{query: "", headers: []string{"AMP-Email-Sender: evil@evil.example", "Origin: null"}, want: ampcors.Decision{Reason: ampcors.ReasonEmailSenderNotAllowed, Origin: "null", EmailSender: "evil@evil.example"}},
+		{query: "", headers: []string{"AMP-Email-Sender: news@example.com"},
+			want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmail, EmailSender: "news@example.com"}},
+		{query: "", headers: []string{"AMP-Email-Sender: evil@evil.example", "Origin: null"},
+			want: ampcors.Decision{Reason: ampcors.ReasonEmailSenderNotAllowed, Origin: "null", EmailSender: "evil@evil.example"}},
 		{query: "", headers: []string{"AMP-Email-Sender: *"}, want: ampcors.Decision{Reason: ampcors.ReasonNoEmailSender, EmailSender: "*"}},
-		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + mwtest.MailOrigin}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmailV1, Origin: mwtest.MailOrigin, EmailSender: "news@example.com"}},
-		{query: "?__amp_source_origin=evil@evil.example", headers: []string{"Origin: " + mwtest.MailOrigin}, want: ampcors.Decision{Reason: ampcors.ReasonEmailSenderNotAllowed, Origin: mwtest.MailOrigin, EmailSender: "evil@evil.example"}},
+		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + mwtest.MailOrigin},
+			want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmailV1, Origin: mwtest.MailOrigin, EmailSender: "news@example.com"}},
+		{query: "?__amp_source_origin=evil@evil.example", headers: []string{"Origin: " + mwtest.MailOrigin},
+			want: ampcors.Decision{Reason: ampcors.ReasonEmailSenderNotAllowed, Origin: mwtest.MailOrigin, EmailSender: "evil@evil.example"}},
 		// A page names no sender, whatever it claims.
-		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://amp.gmail.dev"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonExtraOrigin, Origin: "https://amp.gmail.dev"}},
-		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://blog.example.net"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonOwnOrigin, Origin: "https://blog.example.net", Publisher: "blog.example.net"}},
-		{query: "", headers: []string{"AMP-Email-Sender: news@example.com", "Origin: null", "Origin: null"}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmail, EmailSender: "news@example.com"}},
-		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + mwtest.CacheOrigin}, want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com", CacheID: "google"}},
+		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://amp.gmail.dev"},
+			want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonExtraOrigin, Origin: "https://amp.gmail.dev"}},
+		{query: "?__amp_source_origin=https://a.example", headers: []string{"Origin: https://blog.example.net"},
+			want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonOwnOrigin, Origin: "https://blog.example.net", Publisher: "blog.example.net"}},
+		{query: "", headers: []string{"AMP-Email-Sender: news@example.com", "Origin: null", "Origin: null"},
+			want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonEmail, EmailSender: "news@example.com"}},
+		{query: "?__amp_source_origin=news@example.com", headers: []string{"Origin: " + mwtest.CacheOrigin},
+			want: ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com", CacheID: "google"}},
 	} {
 		t.Run(test.query, func(t *testing.T) {
 			r := httptest.NewRequest("GET", "/"+test.query, nil)

@@ -95,7 +95,8 @@ func (e *Explanation) explainNoOrigin(v *verdict) {
 func (e *Explanation) explainPurpose(v *verdict) {
 	switch {
 	case v.reason == ReasonSameOrigin && v.caller.origins > 0:
-		e.step("request", true, "Sec-Fetch-Site: same-origin", "The browser says that this is a page of the API's own host, for which CORS is not needed. Its Origin does not count.")
+		e.step("request", true, "Sec-Fetch-Site: same-origin",
+			"The browser says that this is a page of the API's own host, for which CORS is not needed. Its Origin does not count.")
 	case v.reason == ReasonMethodNotAllowed:
 		e.step("preflight", false, v.caller.method, "The method is not GET, HEAD or POST, and not in methods.")
 	case v.reason == ReasonHeaderNotAllowed && v.asked.deniedHeader == "":

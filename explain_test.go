@@ -139,11 +139,13 @@ func TestEachReasonIsExplained(t *testing.T) {
 		{ampcors.ReasonOwnOrigin, "POST", "/", []string{"Origin: " + mwtest.OwnOrigin}, "allowlist", "www.example.com", "Listed in Publishers."},
 		{ampcors.ReasonCacheOrigin, "GET", "/", []string{"Origin: " + mwtest.CacheOrigin}, "allowlist", "www.example.com", "Listed in Publishers."},
 		{ampcors.ReasonCacheOrigin, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", "content-type"), "preflight", "PUT", "are allowed"},
-		{ampcors.ReasonCacheOriginHash, "GET", "/", []string{"Origin: " + mwtest.HashOrigin}, "allowlist", "www.example.com", "The hash prefix of this publisher, which is listed"},
+		{ampcors.ReasonCacheOriginHash, "GET", "/", []string{"Origin: " + mwtest.HashOrigin}, "allowlist", "www.example.com",
+			"The hash prefix of this publisher, which is listed"},
 		{ampcors.ReasonExtraOrigin, "GET", "/", []string{"Origin: " + mwtest.PlaygroundOrigin}, "allowlist", mwtest.PlaygroundOrigin, "Listed in Origins."},
 		{ampcors.ReasonEmail, "GET", "/", []string{"AMP-Email-Sender: news@example.com"}, "sender", "news@example.com", "Version 2"},
 		{ampcors.ReasonEmailV1, "GET", "/?__amp_source_origin=news@example.com", []string{"Origin: " + mwtest.MailOrigin}, "sender", "news@example.com", "Version 1"},
-		{ampcors.ReasonSameOrigin, "POST", "/", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, "request", "Sec-Fetch-Site: same-origin", "own host"},
+		{ampcors.ReasonSameOrigin, "POST", "/", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, "request",
+			"Sec-Fetch-Site: same-origin", "own host"},
 		{ampcors.ReasonSameOrigin, "POST", "/", []string{"AMP-Same-Origin: true"}, "origin", "none", "AMP-Same-Origin is true"},
 		{ampcors.ReasonNoOrigin, "GET", "/", nil, "origin", "none", "So this is none"},
 		{ampcors.ReasonMalformed, "GET", "/", []string{"Origin: https://www.example.com/"}, "cache", "www.example.com/", "As a host name"},
@@ -152,17 +154,21 @@ func TestEachReasonIsExplained(t *testing.T) {
 		{ampcors.ReasonNotHTTPS, "GET", "/", []string{"Origin: http://www.example.com"}, "scheme", "http", "Only https"},
 		{ampcors.ReasonUnknownHost, "GET", "/", []string{"Origin: https://evil.example"}, "allowlist", "", "Neither listed"},
 		{ampcors.ReasonNotCanonical, "GET", "/", []string{"Origin: https://cdn.ampproject.org"}, "prefix", "", "What is before the cache domain"},
-		{ampcors.ReasonAmbiguousPrefix, "GET", "/", []string{"Origin: " + "https://xn--www-lstekas-lv-pub.cdn.ampproject.org"}, "publisher", "", "AMP's implementations give it to both"},
+		{ampcors.ReasonAmbiguousPrefix, "GET", "/", []string{"Origin: " + "https://xn--www-lstekas-lv-pub.cdn.ampproject.org"}, "publisher", "",
+			"AMP's implementations give it to both"},
 		{ampcors.ReasonPublisherNotAllowed, "GET", "/", []string{"Origin: " + mwtest.EvilOrigin}, "allowlist", "", "and the Source does not know it"},
-		{ampcors.ReasonHashNotKnown, "GET", "/", []string{"Origin: " + mwtest.UnknownHashOrigin}, "allowlist", "", "No publisher that is listed exactly has this hash prefix"},
+		{ampcors.ReasonHashNotKnown, "GET", "/", []string{"Origin: " + mwtest.UnknownHashOrigin}, "allowlist", "",
+			"No publisher that is listed exactly has this hash prefix"},
 		{ampcors.ReasonNoOriginUnsafe, "POST", "/", nil, "origin", "none", "The method POST may change data"},
 		{ampcors.ReasonNoEmailSender, "GET", "/", []string{"Origin: " + mwtest.MailOrigin}, "allowlist", mwtest.MailOrigin, "The origin of a mail client"},
 		{ampcors.ReasonNoEmailSender, "GET", "/", []string{"AMP-Email-Sender: a", "AMP-Email-Sender: b"}, "sender", "", "names one sender"},
 		{ampcors.ReasonEmailSenderNotAllowed, "GET", "/", []string{"AMP-Email-Sender: evil@example.com"}, "sender", "evil@example.com", "not in email.senders"},
 		{ampcors.ReasonMethodNotAllowed, "OPTIONS", "/", preflight(mwtest.OwnOrigin, "DELETE", ""), "preflight", "DELETE", "not in methods"},
-		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", "content-type, x-secret"), "preflight", "x-secret", "not in requestHeaders"},
+		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", "content-type, x-secret"), "preflight", "x-secret",
+			"not in requestHeaders"},
 		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", strings.Repeat("content-type,", 100)), "preflight", "", "longer than"},
-		{ampcors.ReasonSourceUnavailable, "GET", "/", []string{"Origin: https://other-example.cdn.ampproject.org"}, "allowlist", "other.example", "the Source failed: down"},
+		{ampcors.ReasonSourceUnavailable, "GET", "/", []string{"Origin: https://other-example.cdn.ampproject.org"}, "allowlist", "other.example",
+			"the Source failed: down"},
 	} {
 		m := working
 		if test.reason == ampcors.ReasonSourceUnavailable {
@@ -172,7 +178,8 @@ func TestEachReasonIsExplained(t *testing.T) {
 		r.Header = mwtest.Headers(test.lines...)
 		e := m.ExplainRequest(r)
 		explained[test.reason] = true
-		if d := m.Check(r); e.Decision.Reason != test.reason || e.Decision.Allowed != d.Allowed || e.Decision.Reason != d.Reason || e.Decision.Publisher != d.Publisher {
+		if d := m.Check(r); e.Decision.Reason != test.reason || e.Decision.Allowed != d.Allowed || e.Decision.Reason != d.Reason ||
+			e.Decision.Publisher != d.Publisher {
 			t.Errorf("%v: %+v; Check decides %+v", test.reason, e.Decision, d)
 			continue
 		}

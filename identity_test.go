@@ -37,7 +37,8 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 		// Reserved hosts, of caches and their frames.
 		"https://d-1.ampproject.net", "https://www.bing-amp.com", "https://cdn-ampproject-org.cdn.ampproject.org", "https://a-cdn-ampproject-org.www.bing-amp.com",
 		// Publishers that Config lists or matches.
-		"https://listed.example", "https://listed-example.cdn.ampproject.org", "https://" + mwtest.Hash("listed.example") + ".cdn.ampproject.org", "https://a-wild-example.cdn.ampproject.org", "https://a.wild.example",
+		"https://listed.example", "https://listed-example.cdn.ampproject.org", "https://" + mwtest.Hash("listed.example") +
+			".cdn.ampproject.org", "https://a-wild-example.cdn.ampproject.org", "https://a.wild.example",
 	} {
 		m.CheckOrigin(origin)
 	}
@@ -79,8 +80,10 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w, ran := get(mwtest.OtherOrigin)
-		want := http.Header{"Vary": {"Origin"}, "Cache-Control": {"no-store"}, "Retry-After": {"1"}, "Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}
-		if ran || w.Code != http.StatusServiceUnavailable || fmt.Sprint(w.Header()) != fmt.Sprint(want) || w.Body.String() != "Service Unavailable: source_unavailable\n" {
+		want := http.Header{"Vary": {"Origin"}, "Cache-Control": {"no-store"}, "Retry-After": {"1"},
+			"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}
+		if ran || w.Code != http.StatusServiceUnavailable || fmt.Sprint(w.Header()) != fmt.Sprint(want) ||
+			w.Body.String() != "Service Unavailable: source_unavailable\n" {
 			t.Errorf("handler ran: %t; %d %v %q", ran, w.Code, w.Header(), w.Body)
 		}
 		if d := observed[len(observed)-1]; d.Stale || d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr == nil || d.ClaimedPublisher != "other.example" {
@@ -138,7 +141,8 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 				if handler.Ran != reportOnly || w.Code == http.StatusServiceUnavailable == reportOnly || w.Header().Get("Access-Control-Allow-Origin") != "" {
 					t.Errorf("%s %v, report only %t: handler ran: %t; %d %v", test.method, test.lines, reportOnly, handler.Ran, w.Code, w.Header())
 				}
-				if vary := w.Header().Get("Vary"); strings.Contains(vary, "Access-Control-Request-Method") != (test.method == "OPTIONS") || !strings.HasPrefix(vary, "Origin") {
+				if vary := w.Header().Get("Vary"); strings.Contains(vary, "Access-Control-Request-Method") != (test.method == "OPTIONS") ||
+					!strings.HasPrefix(vary, "Origin") {
 					t.Errorf("%s: Vary %q", test.method, vary)
 				}
 			}

@@ -30,7 +30,8 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 	longName := strings.Repeat("long-name.", 5) + "example" // too long for the compiler's buffer on the stack
 	s.Add(longName)
 	longPrefix, _ := cacheurl.DomainPrefix(longName)
-	for _, origin := range []string{mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, "https://" + longPrefix + ".cdn.ampproject.org", "https://" + longName} {
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, "https://" +
+		longPrefix + ".cdn.ampproject.org", "https://" + longName} {
 		t.Run(origin, func(t *testing.T) {
 			if !remembering.CheckOrigin(origin).Allowed {
 				t.Errorf("%q is not allowed", origin)
@@ -66,7 +67,8 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 	m := mwtest.New(t, cfg)
 	h := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w := discard{make(http.Header)}
-	for _, origin := range []string{mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, mwtest.PlaygroundOrigin, mwtest.WildOrigin, "https://blog.example.net"} {
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin,
+		mwtest.PlaygroundOrigin, mwtest.WildOrigin, "https://blog.example.net"} {
 		t.Run(origin, func(t *testing.T) {
 			r := &http.Request{Method: "GET", Header: http.Header{"Origin": {origin}}}
 			if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
@@ -89,7 +91,8 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 	}
 	for _, names := range []string{"content-type", "content-type,x-requested-with"} {
 		t.Run(names, func(t *testing.T) {
-			r := &http.Request{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: "+names)}
+			r := &http.Request{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST",
+				"Access-Control-Request-Headers: "+names)}
 			if n := testing.AllocsPerRun(100, func() { clear(w.h); h.ServeHTTP(w, r) }); n != 1 {
 				t.Errorf("a preflight for %s: %v allocations; want 1", names, n)
 			}

@@ -37,7 +37,8 @@ func TestRequestVectors(t *testing.T) {
 		}
 		withEmail := cfg
 		withEmail.Email.Senders = []string{"news@example.com"}
-		test := request{name: v.Name, method: v.Method, query: "?" + v.Query, headers: v.Headers, status: cmp.Or(v.Status, http.StatusAccepted), reason: mwtest.Reason(t, f, v.Reason)}
+		test := request{name: v.Name, method: v.Method, query: "?" + v.Query, headers: v.Headers, status: cmp.Or(v.Status, http.StatusAccepted),
+			reason: mwtest.Reason(t, f, v.Reason)}
 		t.Run(v.Policy+"/"+v.Name, func(t *testing.T) {
 			t.Parallel()
 			checkRequest(t, cfg, test, response(test.status, v.Response, ""))
@@ -145,7 +146,8 @@ func TestStatsCountByReason(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + o)})
 	}
 	s := m.Stats()
-	if s.Requests[ampcors.ReasonCacheOrigin] != 2 || s.Requests[ampcors.ReasonPublisherNotAllowed] != 1 || s.Requests[ampcors.ReasonNull] != 3 || s.Publishers != 3 || total(s) != 6 {
+	if s.Requests[ampcors.ReasonCacheOrigin] != 2 || s.Requests[ampcors.ReasonPublisherNotAllowed] != 1 ||
+		s.Requests[ampcors.ReasonNull] != 3 || s.Publishers != 3 || total(s) != 6 {
 		t.Errorf("Stats() = %v", s)
 	}
 	if len(s.Requests) != int(ampcors.NumReasons)-1 {
@@ -194,7 +196,8 @@ func TestStatsCountByCache(t *testing.T) {
 		}
 		none := ampcors.CacheStats{}
 		want(none, none)
-		ask(mwtest.CacheOrigin, "https://"+mwtest.Hash("www.example.com")+".cdn.ampproject.org", mwtest.EvilOrigin, mwtest.OwnOrigin, "null", "https://cdn.ampproject.org")
+		ask(mwtest.CacheOrigin, "https://"+mwtest.Hash("www.example.com")+".cdn.ampproject.org", mwtest.EvilOrigin, mwtest.OwnOrigin, "null",
+			"https://cdn.ampproject.org")
 		first := time.Now()
 		want(ampcors.CacheStats{Requests: 2, Last: first}, none)
 		time.Sleep(time.Hour)

@@ -94,7 +94,8 @@ func TestThreatADenialThatIsStored(t *testing.T) {
 				rec.Header()[raw] = []string{"x"}
 			}
 			mwtest.New(t, test.cfg).Wrap(new(mwtest.Handler202)).ServeHTTP(rec, r)
-			want := mwtest.Headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff", "Vary: Origin",
+			want := mwtest.Headers(append(test.want, "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8",
+				"X-Content-Type-Options: nosniff", "Vary: Origin",
 				"X-Request-Id: 7", "Strict-Transport-Security: max-age=9")...)
 			if rec.Code != test.status || !reflect.DeepEqual(rec.Header(), want) {
 				t.Errorf("status %d, headers\n%v; want\n%v", rec.Code, rec.Header(), want)
@@ -175,7 +176,8 @@ func TestDeniedGetsTheDecision(t *testing.T) {
 			s.Fail(test.err)
 			r := &http.Request{Method: test.method, Header: mwtest.Headers("Origin: "+test.origin, "Access-Control-Request-Method: POST")}
 			rec := behind(t, cfg, r, "Content-Type: text/html")
-			if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want || rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != test.vary {
+			if got := fmt.Sprint(rec.Code, " ", rec.Body, " ", rec.Header().Get("Retry-After")); got != test.want ||
+				rec.Header().Get("Cache-Control") != "no-store" || rec.Header().Get("Vary") != test.vary {
 				t.Errorf("%s: %s, %v; want %s", test.origin, got, rec.Header(), test.want)
 			}
 		})

@@ -203,7 +203,8 @@ func (v *validation) origins(values []string) {
 	for i, value := range values {
 		p := domains.CheckOrigin(value)
 		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == domains.HostOf(value) }) {
-			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page", Want: badvalue.RemoveIt}
+			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page",
+				Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("origins", i), value, p)

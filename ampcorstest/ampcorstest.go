@@ -172,7 +172,8 @@ func (c *checker) headers(name string, w *httptest.ResponseRecorder, origin stri
 	case len(values) > 1:
 		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: something behind the Middleware adds the header; package guard prevents it", name, values)
 	case values[0] != origin:
-		c.report("%s has Access-Control-Allow-Origin %q; want %q: something behind the Middleware replaces the header; package guard prevents it", name, values[0], origin)
+		c.report("%s has Access-Control-Allow-Origin %q; want %q: something behind the Middleware replaces the header; package guard prevents it",
+			name, values[0], origin)
 	case !hasMember(vary, "Origin"):
 		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware replaces the header; package guard prevents it", name, vary)
 	case c.route.Credentialed && w.Header().Get("Access-Control-Allow-Credentials") != "true":
@@ -244,7 +245,8 @@ func (c *checker) denied(origin string) {
 		case !isDenial:
 			c.report("%s %s from a page of %s is answered with status %d and %s; want 403 and no origin: the route is not behind the Middleware for this method, or Config.ReportOnly is set", method, c.route.Path, evil, w.Code, origins(w))
 		case c.route.Ran != nil && c.route.Ran() || w.Body.String() != denial(w):
-			c.report("%s %s from a page of %s is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method, c.route.Path, evil)
+			c.report("%s %s from a page of %s is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method,
+				c.route.Path, evil)
 		}
 	}
 	if isSafe := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, c.route.Method); isSafe || c.route.AllowsProgramsToWrite {

@@ -88,7 +88,8 @@ func TestAWrongRouteIsSaidToBeOne(t *testing.T) {
 		"status 404, and the handler does not run": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quite", Ran: takeRan}},
 		"is the path right?":                       {h, ampcorstest.Route{Publisher: "www.example.com", Method: "GET", Path: "/quite"}},
 	} {
-		if err := ampcorstest.Check(test.handler, test.route); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "before the router does") {
+		if err := ampcorstest.Check(test.handler, test.route); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "before the router does") {
 			t.Errorf("%+v: %v; want %q", test.route, err, want)
 		}
 	}
@@ -106,9 +107,10 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		handler http.Handler
 		want    []string
 	}{
-		"no Middleware":       {router(&ran), []string{"preflight", "is not behind", "is not behind", "cannot read"}},
-		"another publisher's": {newMiddleware(t, ampcors.Config{Origins: []string{"https://evil-example.cdn.ampproject.org"}}).Wrap(router(&ran)), []string{"is not behind", "is not behind"}},
-		"behind the routes":   {behind, []string{"preflight", "is not behind", "cannot read"}},
+		"no Middleware": {router(&ran), []string{"preflight", "is not behind", "is not behind", "cannot read"}},
+		"another publisher's": {newMiddleware(t, ampcors.Config{Origins: []string{"https://evil-example.cdn.ampproject.org"}}).Wrap(router(&ran)),
+			[]string{"is not behind", "is not behind"}},
+		"behind the routes": {behind, []string{"preflight", "is not behind", "cannot read"}},
 		"it goes on": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if d, proceed := mw.Handle(w, r); proceed || !d.Allowed {
 				router(&ran).ServeHTTP(w, r)
@@ -185,14 +187,15 @@ func TestWirings(t *testing.T) {
 		handler http.Handler
 		want    string // "" if it is right
 	}{
-		"in front of a mux":             {right.Wrap(serve(keep)), ""},
-		"with guard":                    {right.Wrap(guard.Handler(serve(set("Access-Control-Allow-Origin", "*")))), ""},
-		"guard keeps Vary":              {right.Wrap(guard.Handler(serve(set("Vary", "Accept")))), ""},
-		"a catch-all route":             {right.Wrap(catchAll), ""},
-		"a handler that adds to Vary":   {right.Wrap(serve(func(h http.Header) { h.Add("Vary", "Accept-Encoding") })), ""},
-		"a proxy behind it":             {right.Wrap(proxied(keep)), ""},
-		"a proxy with guard":            {right.Wrap(guard.Handler(proxied(set("Access-Control-Allow-Origin", "*")))), ""},
-		"CrossOriginProtection outside": {http.NewCrossOriginProtection().Handler(right.Wrap(serve(keep))), "by something in front of it, or that removes the headers"},
+		"in front of a mux":           {right.Wrap(serve(keep)), ""},
+		"with guard":                  {right.Wrap(guard.Handler(serve(set("Access-Control-Allow-Origin", "*")))), ""},
+		"guard keeps Vary":            {right.Wrap(guard.Handler(serve(set("Vary", "Accept")))), ""},
+		"a catch-all route":           {right.Wrap(catchAll), ""},
+		"a handler that adds to Vary": {right.Wrap(serve(func(h http.Header) { h.Add("Vary", "Accept-Encoding") })), ""},
+		"a proxy behind it":           {right.Wrap(proxied(keep)), ""},
+		"a proxy with guard":          {right.Wrap(guard.Handler(proxied(set("Access-Control-Allow-Origin", "*")))), ""},
+		"CrossOriginProtection outside": {http.NewCrossOriginProtection().Handler(right.Wrap(serve(keep))),
+			"by something in front of it, or that removes the headers"},
 
 		"the handler sets *":             {right.Wrap(serve(set("Access-Control-Allow-Origin", "*"))), `has Access-Control-Allow-Origin "*"; want`},
 		"the handler adds another":       {right.Wrap(serve(func(h http.Header) { h.Add("Access-Control-Allow-Origin", known) })), "browsers reject more than one"},
@@ -202,8 +205,10 @@ func TestWirings(t *testing.T) {
 		"Credentialed is forgotten":      {newMiddleware(t, ampcors.Config{}).Wrap(serve(keep)), "want Config.Credentialed"},
 		"CrossOriginProtection inside":   {right.Wrap(http.NewCrossOriginProtection().Handler(serve(keep))), "If it is a protection against CSRF such as"},
 		"the same, and a catch-all":      {right.Wrap(http.NewCrossOriginProtection().Handler(catchAll)), "If it is a protection against CSRF such as"},
-		"a handler that answers 403":     {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })), "answered with status 403 by something behind"},
-		"the handler itself answers 403": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran = true; w.WriteHeader(403) })), "by the handler itself, and the Middleware has allowed it"},
+		"a handler that answers 403": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })),
+			"answered with status 403 by something behind"},
+		"the handler itself answers 403": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran = true; w.WriteHeader(403) })),
+			"by the handler itself, and the Middleware has allowed it"},
 		"a login behind it": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Cookie") == "" {
 				w.WriteHeader(http.StatusUnauthorized)
@@ -222,8 +227,10 @@ func TestWirings(t *testing.T) {
 			mux.Handle("/api/a", right.Wrap(serve(keep)))
 			return mux
 		}(), "ampcorstest-does-not-exist"},
-		"programs may write": {newMiddleware(t, ampcors.Config{Credentialed: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(serve(keep)), "without Origin, as a form of any site can send it"},
-		"no hash prefixes":   {newMiddleware(t, ampcors.Config{Credentialed: true, Caches: []cacheurl.Cache{}, Origins: []string{known}}).Wrap(serve(keep)), "is denied: unknown_host"},
+		"programs may write": {newMiddleware(t, ampcors.Config{Credentialed: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(serve(keep)),
+			"without Origin, as a form of any site can send it"},
+		"no hash prefixes": {newMiddleware(t, ampcors.Config{Credentialed: true, Caches: []cacheurl.Cache{}, Origins: []string{known}}).Wrap(serve(keep)),
+			"is denied: unknown_host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ampcorstest.Check(test.handler, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true, Ran: takeRan})
@@ -238,10 +245,12 @@ func TestWirings(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
-	if err := ampcorstest.Check(login, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true, Header: session, Ran: takeRan}); err != nil {
+	if err := ampcorstest.Check(login, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true,
+		Header: session, Ran: takeRan}); err != nil {
 		t.Errorf("with a session: %v", err)
 	}
-	err = ampcorstest.Check(right.Wrap(serve(keep)), ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Origin: "https://www-example-com.bing-amp.com"})
+	err = ampcorstest.Check(right.Wrap(serve(keep)), ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a",
+		Origin: "https://www-example-com.bing-amp.com"})
 	if err == nil || !strings.Contains(err.Error(), "are at https://www-example-com.cdn.ampproject.org and https://www-example-com.www.bing-amp.com") {
 		t.Error(err)
 	}

@@ -70,12 +70,16 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 			{name: "no Origin", method: "GET", headers: nil, cfg: config()},
 			{name: "forged POST", method: "POST", headers: nil, cfg: config()},
 			{name: "same-origin POST", method: "POST", headers: []string{"AMP-Same-Origin: true"}, cfg: config()},
-			{name: "preflight", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-any"}, cfg: config()},
-			{name: "preflight for another header", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"}, cfg: config()},
+			{name: "preflight", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST",
+				"Access-Control-Request-Headers: x-any"}, cfg: config()},
+			{name: "preflight for another header", method: "OPTIONS",
+				headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"}, cfg: config()},
 			{name: "other OPTIONS", method: "OPTIONS", headers: nil, cfg: config()},
 			{name: "email, version 2", method: "GET", headers: []string{"AMP-Email-Sender: news@example.com"}, cfg: config()},
-			{name: "email, version 1", method: "GET", query: "?__amp_source_origin=news%40example.com", headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
-			{name: "email, version 1, from another sender", method: "GET", query: "?__amp_source_origin=evil%40evil.example", headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
+			{name: "email, version 1", method: "GET", query: "?__amp_source_origin=news%40example.com",
+				headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
+			{name: "email, version 1, from another sender", method: "GET", query: "?__amp_source_origin=evil%40evil.example",
+				headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
 			{name: "Source fails", method: "GET", headers: []string{"Origin: " + evilPage}, cfg: failing()},
 		} {
 			t.Run(fmt.Sprint(proxy, "/", test.name), func(t *testing.T) {
@@ -168,7 +172,8 @@ func TestARequestThatTheConfigurationDidNotMakeIsDenied(t *testing.T) {
 				}
 				w := httptest.NewRecorder()
 				newHandler(t, config(), test.proxy).ServeHTTP(w, r)
-				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" || w.Header().Get(authz.ReasonHeader) != test.reason || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), test.name) {
+				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" ||
+					w.Header().Get(authz.ReasonHeader) != test.reason || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), test.name) {
 					t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 				}
 			})

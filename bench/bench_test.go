@@ -263,8 +263,10 @@ func BenchmarkAdversarial(b *testing.B) {
 		{name: "method-1MiB", method: "OPTIONS", headers: []http.Header{preflight(cacheOrigin(ASCII), strings.Repeat("A", 1<<20))}, granted: false},
 		{name: "header-names-1MiB", method: "OPTIONS", headers: names(strings.Repeat("x,", 1<<19)), granted: false},
 		{name: "invented-hashes", method: "GET", headers: numbered(inventedHash), granted: false},
-		{name: "longest-punycode", method: "GET", headers: numbered(func(i int) string { return "https://" + longestPunycode(i, 63) + "." + google }), granted: false},
-		{name: "longest-punycode-pattern", method: "GET", headers: numbered(func(i int) string { return "https://" + longestHost(i, Wildcard[len("*."):]) }), granted: true},
+		{name: "longest-punycode", method: "GET", headers: numbered(func(i int) string { return "https://" + longestPunycode(i, 63) + "." + google }),
+			granted: false},
+		{name: "longest-punycode-pattern", method: "GET",
+			headers: numbered(func(i int) string { return "https://" + longestHost(i, Wildcard[len("*."):]) }), granted: true},
 	} {
 		for _, library := range compared {
 			b.Run(fmt.Sprintf("case=%s/publishers=10000/lib=%s", c.name, library), func(b *testing.B) {

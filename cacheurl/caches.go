@@ -123,7 +123,8 @@ func ValidateCaches(caches []Cache) error {
 // validateCaches is [ValidateCaches]. The path of a cache begins the paths in errors.
 func validateCaches(caches []Cache, path func(i int) string) error {
 	if len(caches) > maxCaches {
-		return &badvalue.Error{Code: badvalue.OutOfRange, Path: "caches", Reason: fmt.Sprintf("names more than %d caches", maxCaches), Want: "only the caches to trust"}
+		return &badvalue.Error{Code: badvalue.OutOfRange, Path: "caches", Reason: fmt.Sprintf("names more than %d caches", maxCaches),
+			Want: "only the caches to trust"}
 	}
 	var errs []error
 	seen := make(map[string]int, len(caches))

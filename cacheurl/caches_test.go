@@ -62,12 +62,15 @@ func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 		{list: entry("b", "ampproject.net"), field: "caches[0].cacheDomain", reason: "is where third-party frames such as ads run (ampproject.net)"},
 		{list: entry("b", "d-1.ampproject.net"), field: "caches[0].cacheDomain", reason: "is where third-party frames"},
 		{list: entry("b", "www.bing-amp.net"), field: "caches[0].cacheDomain", reason: "is where third-party frames"},
-		{list: `{"id": "b", "cacheDomain": "cache.example", "thirdPartyFrameDomainSuffix": "cache.example"}`, field: "caches[0].cacheDomain", reason: "is where third-party frames such as ads run (cache.example)"},
-		{list: `{"id": "a", "cacheDomain": "a.example", "thirdPartyFrameDomainSuffix": "frames.example"},` + entry("b", "x.frames.example"), field: "caches[1].cacheDomain", reason: "is where third-party frames"},
+		{list: `{"id": "b", "cacheDomain": "cache.example", "thirdPartyFrameDomainSuffix": "cache.example"}`, field: "caches[0].cacheDomain",
+			reason: "is where third-party frames such as ads run (cache.example)"},
+		{list: `{"id": "a", "cacheDomain": "a.example", "thirdPartyFrameDomainSuffix": "frames.example"},` + entry("b", "x.frames.example"),
+			field: "caches[1].cacheDomain", reason: "is where third-party frames"},
 		{list: good + "," + entry("b", "ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
 		{list: good + "," + entry("b", "x.cdn.ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
 		{list: `{"id":"b","cacheDomain":"amp.example.com","updateCacheApiDomainSuffix":"a:1"}`, field: "caches[0].updateCacheApiDomainSuffix", reason: "has a port"},
-		{list: `{"id":"b","cacheDomain":"amp.example.com","thirdPartyFrameDomainSuffix":"a b.c"}`, field: "caches[0].thirdPartyFrameDomainSuffix", reason: "character"},
+		{list: `{"id":"b","cacheDomain":"amp.example.com","thirdPartyFrameDomainSuffix":"a b.c"}`, field: "caches[0].thirdPartyFrameDomainSuffix",
+			reason: "character"},
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.list), func(t *testing.T) {
 			_, err := cacheurl.ParseCaches(strings.NewReader(`{"caches": [` + test.list + `]}`))
@@ -75,12 +78,14 @@ func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 				t.Errorf("%s is accepted", test.list)
 				return
 			}
-			if problems := slices.Collect(badvalue.All(err)); len(problems) != 1 || problems[0].Error() != err.Error() || !strings.Contains(err.Error(), test.field+" ") || !strings.Contains(problems[0].Reason, test.reason) {
+			if problems := slices.Collect(badvalue.All(err)); len(problems) != 1 || problems[0].Error() != err.Error() ||
+				!strings.Contains(err.Error(), test.field+" ") || !strings.Contains(problems[0].Reason, test.reason) {
 				t.Errorf("%s: %v; want %s and %q", test.list, err, test.field, test.reason)
 			}
 		})
 	}
-	if _, err := cacheurl.ParseCaches(strings.NewReader(`{"caches": [` + entry("", "") + "," + entry("", "com") + `]}`)); len(slices.Collect(badvalue.All(err))) != 4 || strings.Count(err.Error(), "\n") != 3 {
+	if _, err := cacheurl.ParseCaches(strings.NewReader(`{"caches": [` + entry("", "") + "," + entry("", "com") +
+		`]}`)); len(slices.Collect(badvalue.All(err))) != 4 || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("four problems are reported as %v", err)
 	}
 }
@@ -92,8 +97,10 @@ func TestParseCachesRejectsUnreadableInput(t *testing.T) {
 		want string
 	}{
 		{r: nil, want: "no list"},
-		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b", "cacheDomain": "b.example.com"}]}`), want: "caches occurs twice"},
-		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "CACHES": [{"id": "b", "cacheDomain": "b.example.com"}]}`), want: `"CACHES" is unknown; did you mean "caches"?`},
+		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b", "cacheDomain": "b.example.com"}]}`),
+			want: "caches occurs twice"},
+		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "CACHES": [{"id": "b", "cacheDomain": "b.example.com"}]}`),
+			want: `"CACHES" is unknown; did you mean "caches"?`},
 		{r: strings.NewReader(`{"cache\u017f": [{"id": "b", "cacheDomain": "b.example.com"}]}`), want: "is unknown; did you mean"},
 		{r: strings.NewReader("{\n\n!"), want: "line 3"},
 		{r: strings.NewReader("{\n\"caches\": 1}"), want: "line 2"},
@@ -101,8 +108,10 @@ func TestParseCachesRejectsUnreadableInput(t *testing.T) {
 		{r: strings.NewReader(`{"caches": [`), want: "line 1"},
 		{r: strings.NewReader(`{}`), want: "names no cache"},
 		{r: strings.NewReader(`null`), want: "is null; want an object"},
-		{r: strings.NewReader(`{"caches": [{"id": "b", "cacheDomain": "amp.example.com", "cacheDomain": "amp.example.net"}]}`), want: "caches[0].cacheDomain occurs twice"},
-		{r: strings.NewReader(`{"caches": [{"id": "b", "cacheDomain": "amp.example.com", "cachedomain": "amp.example.net"}]}`), want: `"caches[0].cachedomain" is unknown; did you mean "cacheDomain"?`},
+		{r: strings.NewReader(`{"caches": [{"id": "b", "cacheDomain": "amp.example.com", "cacheDomain": "amp.example.net"}]}`),
+			want: "caches[0].cacheDomain occurs twice"},
+		{r: strings.NewReader(`{"caches": [{"id": "b", "cacheDomain": "amp.example.com", "cachedomain": "amp.example.net"}]}`),
+			want: `"caches[0].cachedomain" is unknown; did you mean "cacheDomain"?`},
 		{r: strings.NewReader(`{"caches": [{"id": "b", "ID": "c", "cacheDomain": "amp.example.com"}]}`), want: `"caches[0].ID" is unknown`},
 		{r: strings.NewReader(`{"caches": [1]}`), want: "caches[0] is 1; want an object"},
 		{r: strings.NewReader(`{"caches": [{"id": "b", "cacheDomain": 1}]}`), want: "caches[0].cacheDomain is 1; want a string"},

@@ -54,7 +54,8 @@ func TestVectors(t *testing.T) {
 		if u.Publisher == "" {
 			rejected++
 			var problem *badvalue.Error
-			if !errors.As(err, &problem) || problem.Path != "cacheURL" || problem.Want == "" || problem.Value != v.CacheURL && !strings.Contains(v.CacheURL, "@") || v.Problem == "" || problem.Reason != v.Problem || got != (URL{}) {
+			if !errors.As(err, &problem) || problem.Path != "cacheURL" || problem.Want == "" || problem.Value != v.CacheURL &&
+				!strings.Contains(v.CacheURL, "@") || v.Problem == "" || problem.Reason != v.Problem || got != (URL{}) {
 				t.Errorf("Parse(%q) = %+v, %v; want the problem %q", v.CacheURL, got, err, v.Problem)
 			}
 			continue
@@ -148,7 +149,8 @@ func TestParseChecksTheCaches(t *testing.T) {
 		"overlaps with that of": {{ID: "x", CacheDomain: "ampproject.org"}, google},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if u, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", caches...); err == nil || !strings.Contains(err.Error(), want) || u != (URL{}) {
+			if u, err := Parse("https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", caches...); err == nil ||
+				!strings.Contains(err.Error(), want) || u != (URL{}) {
 				t.Errorf("got %+v, %v; want %s", u, err, want)
 			}
 		})
@@ -251,7 +253,8 @@ func FuzzBuildThenParse(f *testing.F) {
 		// A query in the publisher's URL that needs no escaping is unchanged.
 		asWritten, _, _ := strings.Cut(u.Publisher, "#")
 		_, query, hasQuery := strings.Cut(asWritten, "?")
-		if _, parsedQuery, has := strings.Cut(parsed.Publisher, "?"); has != hasQuery || !strings.ContainsAny(query, ` "'<>`) && isPrintable(query) && parsedQuery != query {
+		if _, parsedQuery, has := strings.Cut(parsed.Publisher, "?"); has != hasQuery || !strings.ContainsAny(query, ` "'<>`) &&
+			isPrintable(query) && parsedQuery != query {
 			t.Fatalf("%+v: parsed %+v", u, parsed)
 		}
 		_, builtQuery, _ := strings.Cut(built, "?")
@@ -271,7 +274,8 @@ func FuzzBuildThenParse(f *testing.F) {
 
 // FuzzParse checks that Build accepts what Parse returns, and that Parse undoes Build.
 func FuzzParse(f *testing.F) {
-	for _, u := range []string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?b&amp_js_v=1#c", "https://xn---com-k47jg78q.cdn.ampproject.org/ii/w8/x/s/點看.com", "https://cdn-ampproject-org.cdn.ampproject.org/c/s/cdn.ampproject.org/", "https://www-example-com.www.b\u0130ng-amp.com/c/www%2Eexample.com/../"} {
+	for _, u := range []string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?b&amp_js_v=1#c",
+		"https://xn---com-k47jg78q.cdn.ampproject.org/ii/w8/x/s/點看.com", "https://cdn-ampproject-org.cdn.ampproject.org/c/s/cdn.ampproject.org/", "https://www-example-com.www.b\u0130ng-amp.com/c/www%2Eexample.com/../"} {
 		f.Add(u)
 	}
 	f.Fuzz(func(t *testing.T, cacheURL string) {

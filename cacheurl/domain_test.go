@@ -144,7 +144,8 @@ func TestOriginsReturnsOneOriginPerCache(t *testing.T) {
 	if want := []string{"https://example-com.amp.example.net"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("Origins = %q, %v; want %q", got, err, want)
 	}
-	_, err = cacheurl.Origins("example.com", cacheurl.Cache{ID: "good", CacheDomain: "amp.example.net"}, cacheurl.Cache{ID: "bad", CacheDomain: "https://amp.example.org"})
+	_, err = cacheurl.Origins("example.com", cacheurl.Cache{ID: "good", CacheDomain: "amp.example.net"},
+		cacheurl.Cache{ID: "bad", CacheDomain: "https://amp.example.org"})
 	var v *badvalue.Error
 	if !errors.As(err, &v) || v.Path != "caches[1].cacheDomain" || !strings.Contains(v.Want, `"amp.example.org"`) {
 		t.Errorf("Origins with a bad cache: %v", err)

@@ -325,10 +325,11 @@ func TestThePublisherHeaderCannotBeForged(t *testing.T) {
 // A client that announces one trailer can send others, with HTTP/1.1.
 func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 	trailers := make(chan http.Header, 1)
-	s := newServer(t, "\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		trailers <- r.Trailer
-	}))
+	s := newServer(t, "\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t,
+		func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			trailers <- r.Trailer
+		}))
 	for _, announced := range []string{"Other", "Ampcors-Publisher", "ampcors_publisher, Other", ""} {
 		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {
@@ -359,7 +360,9 @@ func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 // decided, so it is an error, and only handle can have one. Without one, all are decided.
 func TestAMatcherOfPathsIsBypassed(t *testing.T) {
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://localhost {\n\tampcors /api/* {\n\t\tpublishers www.example.com\n\t}\n\trespond ok\n}\n"), nil)
-	if err == nil || !strings.Contains(err.Error(), "has a matcher") || !strings.Contains(err.Error(), "want one ampcors with all publishers and a publisher_header, which the backend compares") || !strings.Contains(err.Error(), "Caddyfile:2") {
+	if err == nil || !strings.Contains(err.Error(), "has a matcher") ||
+		!strings.Contains(err.Error(), "want one ampcors with all publishers and a publisher_header, which the backend compares") ||
+		!strings.Contains(err.Error(), "Caddyfile:2") {
 		t.Errorf("a matcher: %v", err)
 	}
 	for _, directive := range []string{"ampcors *", "ampcors * {\n\t}"} {
@@ -521,7 +524,8 @@ func TestADenialIsAnError(t *testing.T) {
 	} {
 		resp := s.do("GET", origin)
 		body := read(t, resp)
-		if status := strconv.Itoa(resp.StatusCode); body != want || !strings.HasPrefix(want, status) || resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Vary") != "Origin" {
+		if status := strconv.Itoa(resp.StatusCode); body != want || !strings.HasPrefix(want, status) ||
+			resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Vary") != "Origin" {
 			t.Errorf("%s: %s %q, %v; want %q", origin, status, body, resp.Header, want)
 		}
 	}
@@ -605,7 +609,8 @@ ampcors_source_entries{handler="api",kind="publishers"} 1
 ampcors_source_lookups_total{handler="api",result="error"} 0
 ampcors_source_lookups_total{handler="api",result="ok"} 2
 `
-	if err := testutil.GatherAndCompare(ctx.GetMetricsRegistry(), strings.NewReader(want), "ampcors_config_in_force", "ampcors_config_applied_timestamp_seconds", "ampcors_listed_publishers", "ampcors_source_entries", "ampcors_source_lookups_total"); err != nil {
+	if err := testutil.GatherAndCompare(ctx.GetMetricsRegistry(), strings.NewReader(want), "ampcors_config_in_force",
+		"ampcors_config_applied_timestamp_seconds", "ampcors_listed_publishers", "ampcors_source_entries", "ampcors_source_lookups_total"); err != nil {
 		t.Error(err)
 	}
 	families, err := ctx.GetMetricsRegistry().Gather()
@@ -743,16 +748,18 @@ func TestResponsesAreStreamed(t *testing.T) {
 }
 
 func TestConnectionsAreUpgraded(t *testing.T) {
-	s := newServer(t, "\tlog\n\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t, func(w http.ResponseWriter, r *http.Request) {
-		conn, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: *\r\n\r\n%s\n", r.Header.Get("Ampcors-Publisher"))
-		_, _ = io.Copy(conn, buffered) // an echo
-	}))
+	s := newServer(t, "\tlog\n\tampcors www.example.com {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy "+backend(t,
+		func(w http.ResponseWriter, r *http.Request) {
+			conn, buffered, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: *\r\n\r\n%s\n",
+				r.Header.Get("Ampcors-Publisher"))
+			_, _ = io.Copy(conn, buffered) // an echo
+		}))
 	for origin, want := range map[string]int{cached: http.StatusSwitchingProtocols, evil: http.StatusForbidden} {
 		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {
@@ -859,7 +866,8 @@ func TestReloadsUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				for origin, want := range map[string]int{cached: http.StatusAccepted, "https://www-source-example.cdn.ampproject.org": http.StatusAccepted, evil: http.StatusForbidden} {
+				for origin, want := range map[string]int{cached: http.StatusAccepted,
+					"https://www-source-example.cdn.ampproject.org": http.StatusAccepted, evil: http.StatusForbidden} {
 					r, err := http.NewRequest("GET", "http://"+s.addr, nil)
 					if err != nil {
 						t.Error(err)

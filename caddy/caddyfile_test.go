@@ -114,8 +114,9 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			ID: "other", Name: "Another one", Docs: "https://cache.example/docs", CacheDomain: "cache.example",
 			UpdateCacheAPIDomainSuffix: "update.cache.example", ThirdPartyFrameDomainSuffix: "frames.example",
 		}},
-		Origins:                               []string{"https://playground.amp.dev"},
-		Email:                                 ampcors.Email{Senders: []string{"*@gmail.com", "news@example.com"}, Clients: []string{}, DangerouslyAllowMailProviderWildcards: true},
+		Origins: []string{"https://playground.amp.dev"},
+		Email: ampcors.Email{Senders: []string{"*@gmail.com", "news@example.com"}, Clients: []string{},
+			DangerouslyAllowMailProviderWildcards: true},
 		Credentialed:                          true,
 		Methods:                               []string{"PUT", "DELETE"},
 		RequestHeaders:                        []string{"X-Requested-With"},
@@ -242,7 +243,8 @@ func TestErrorsInImportedFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "options"), []byte("max_age 1x\norigins b.example\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\tampcors {\n\t\tpublishers a\n\t\timport options\n\t\tname\n\t}\n\trespond ok\n}\n"), map[string]any{"filename": filepath.Join(dir, "Caddyfile")})
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\tampcors {\n\t\tpublishers a\n\t\timport options\n\t\tname\n\t}\n\trespond ok\n}\n"),
+		map[string]any{"filename": filepath.Join(dir, "Caddyfile")})
 	if err == nil {
 		t.Fatal("is accepted")
 	}
@@ -295,7 +297,8 @@ func TestErrorsOfSources(t *testing.T) {
 // An error of a Caddyfile has no name of Go: its reader knows options.
 func TestErrorsOfACaddyfileHaveNoNamesOfGo(t *testing.T) {
 	var texts []string
-	for _, value := range []string{"", " x", " -1", " 1 2", " https://www.example.com/", " *", " \"\"", " {\nx y\n}", " a.example", " null", " TRACE", " 0.5x", " Set-Cookie", " xn--zzzzzz99999.com", " *.com"} {
+	for _, value := range []string{"", " x", " -1", " 1 2", " https://www.example.com/", " *", " \"\"", " {\nx y\n}", " a.example", " null",
+		" TRACE", " 0.5x", " Set-Cookie", " xn--zzzzzz99999.com", " *.com"} {
 		for _, option := range append(slices.Sorted(maps.Keys(members(reflect.TypeFor[options]()))), "source", "publisher_header", "name", "nonsense") {
 			texts = append(texts, option+value, "publishers www.example.com\n"+option+value)
 		}
@@ -311,7 +314,8 @@ func TestErrorsOfACaddyfileHaveNoNamesOfGo(t *testing.T) {
 		for _, option := range []string{"table", "domain_column", "prefix_column", "condition"} {
 			texts = append(texts, "source postgres postgres://a {\n"+option+value+"\n}")
 		}
-		texts = append(texts, "source redis"+value, "source postgres"+value, "source redis redis://a {\nkey_prefix"+value+"\n}", "source redis redis://a {\ntopology"+value+"\n}")
+		texts = append(texts, "source redis"+value, "source postgres"+value, "source redis redis://a {\nkey_prefix"+value+"\n}",
+			"source redis redis://a {\ntopology"+value+"\n}")
 	}
 	for _, connString := range servertest.WrongConnStrings() {
 		texts = append(texts, "source postgres "+strconv.Quote(connString))
@@ -472,7 +476,8 @@ func TestABlockThatNothingReadsIsAnError(t *testing.T) {
 		"credentialed {\npublishers a.example\n}", "max_age 10m {\npublishers a.example\n}", "report_only {\nname x\n}", "publishers {\nb.example {\nc.example\n}\n}",
 		"name x {\npublishers a.example\n}", "publisher_header X-A {\nname x\n}", "email {\nsenders news@example.com\ndangerously_allow_mail_provider_wildcards {\nclients\n}\n}",
 	} {
-		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors www.example.com {\n"+options+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors www.example.com {\n"+options+"\n}\nrespond ok\n}\n"),
+			map[string]any{"filename": "Caddyfile"})
 		if err == nil || !strings.Contains(err.Error(), "takes no block, at Caddyfile:") {
 			t.Errorf("%q: %v", options, err)
 		}

@@ -70,8 +70,9 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	}
 	got.Source = nil
 	want := ampcors.Config{
-		Publishers:   []string{"www.example.com", "*.news.example", "bücher.example", "a.example", "b.example", "*.d.example"},
-		Caches:       []cacheurl.Cache{{ID: "google", Name: "G", Docs: "D", CacheDomain: "cdn.ampproject.org", UpdateCacheAPIDomainSuffix: "cdn.ampproject.org", ThirdPartyFrameDomainSuffix: "ampproject.net"}},
+		Publishers: []string{"www.example.com", "*.news.example", "bücher.example", "a.example", "b.example", "*.d.example"},
+		Caches: []cacheurl.Cache{{ID: "google", Name: "G", Docs: "D", CacheDomain: "cdn.ampproject.org",
+			UpdateCacheAPIDomainSuffix: "cdn.ampproject.org", ThirdPartyFrameDomainSuffix: "ampproject.net"}},
 		Origins:      []string{"https://playground.amp.dev"},
 		Email:        ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{}},
 		Credentialed: true,
@@ -83,7 +84,8 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	lookup := source.Config{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond, MaxConcurrent: 8, MaxEntries: 5000}
+	lookup := source.Config{TTL: 90 * time.Second, NegativeTTL: 5 * time.Second, MaxStale: 90 * time.Minute, Timeout: 250 * time.Millisecond,
+		MaxConcurrent: 8, MaxEntries: 5000}
 	if got, err := (File{Path: filepath.Join(dir, "config.json")}).SourceConfig(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)
 	}
@@ -139,8 +141,10 @@ config.json:3:79: source.maxConcurrent is 99999999999999999999; want a whole num
 		{name: "a number for a duration", file: `{"publishers": ["a.example"], "maxAge": 600, "source": {"ttl": 60000000000}}`, text: "",
 			want: `config.json:1:41: maxAge is 600; want a duration such as "10m" or "90s"
 config.json:1:64: source.ttl is 60000000000; want a duration such as "10m" or "90s"`},
-		{name: "an empty list", file: `{"publishersFile": "publishers.txt", "origins": ["https://a.example"]}`, text: "# none\n\n", want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
-		{name: "twice", file: "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", text: "", want: `config.json:2:2: publishers occurs twice; want it once`},
+		{name: "an empty list", file: `{"publishersFile": "publishers.txt", "origins": ["https://a.example"]}`, text: "# none\n\n",
+			want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
+		{name: "twice", file: "{\"publishers\": [\"a.example\"],\n \"publishers\": [\"b.example\"]}", text: "",
+			want: `config.json:2:2: publishers occurs twice; want it once`},
 		{name: "values beside a wrong type", file: `{
 	"publishers": ["a.example", "ü.example", "https://b.example"],
 	"caches": [{"id": "g", "cacheDomain": "CDN.example"}, {"cacheDomain": "b.example"}, 7],
@@ -164,28 +168,38 @@ config.json:3:56: caches[1].id "" is empty; want a short name such as "google"
 config.json:4:24: email.senders[0] "nobody" is not an email address; want an address such as "news@example.com", or "*@example.com"
 config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole seconds, such as 10m0s
 config.json:5:25: source.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
-		{name: "a source and no database", file: `{"publishers": ["a.example"], "source": {}}`, text: "", want: `config.json:1:41: source says how a database is asked, and no database is named; want a database, or remove it`},
+		{name: "a source and no database", file: `{"publishers": ["a.example"], "source": {}}`, text: "",
+			want: `config.json:1:41: source says how a database is asked, and no database is named; want a database, or remove it`},
 		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
-		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`, text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
+		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`,
+			text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
 			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
 publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
 publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"`},
-		{name: "a truncated list", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nwww.example.co", want: `publishers.txt:2:15: the last line has no line break: the file may be truncated; want a line break at the end`},
+		{name: "a truncated list", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nwww.example.co",
+			want: `publishers.txt:2:15: the last line has no line break: the file may be truncated; want a line break at the end`},
 		{name: "a truncated list with errors", file: `{"publishersFile": "publishers.txt"}`, text: "-a.example\nb.example\nhttp://c.example\nwww.exa", want: `publishers.txt:1:1: "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
 publishers.txt:3:1: "http://c.example" has a scheme; want "c.example"
 publishers.txt:4:8: the last line has no line break: the file may be truncated; want a line break at the end`},
-		{name: "a list in another encoding", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nb\xfccher.example\n", want: `publishers.txt:2:2: is not UTF-8; want UTF-8`},
-		{name: "a list with a byte order mark", file: `{"publishersFile": "publishers.txt"}`, text: "\ufeffa.example\n", want: `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
-		{name: "a list that was emptied", file: `{"publishersFile": "publishers.txt"}`, text: "", want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
-		{name: "a list without a name", file: `{"publishersFile": "", "publishers": ["a.example"]}`, text: "", want: `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
+		{name: "a list in another encoding", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nb\xfccher.example\n",
+			want: `publishers.txt:2:2: is not UTF-8; want UTF-8`},
+		{name: "a list with a byte order mark", file: `{"publishersFile": "publishers.txt"}`, text: "\ufeffa.example\n",
+			want: `publishers.txt:1:1: begins with a byte order mark; want UTF-8 without one`},
+		{name: "a list that was emptied", file: `{"publishersFile": "publishers.txt"}`, text: "",
+			want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
+		{name: "a list without a name", file: `{"publishersFile": "", "publishers": ["a.example"]}`, text: "",
+			want: `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
 		{name: "a list that is the file itself", file: `{"publishersFile": "./config.json", "publishers": ["a"]}`, text: "", want: `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
 config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.example.com"`},
-		{name: "a list with lone carriage returns", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\r\n# ours\rb.example\rc.example\r\n", want: `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
-		{name: "no list", file: "{\n\"publishersFile\": \"none.txt\"}", text: "", want: `config.json:2:19: publishersFile cannot be read: none.txt: no such file or directory`},
+		{name: "a list with lone carriage returns", file: `{"publishersFile": "publishers.txt"}`,
+			text: "a.example\r\n# ours\rb.example\rc.example\r\n", want: `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
+		{name: "no list", file: "{\n\"publishersFile\": \"none.txt\"}", text: "",
+			want: `config.json:2:19: publishersFile cannot be read: none.txt: no such file or directory`},
 		{name: "a directory", file: `{"publishersFile": "."}`, text: "", want: `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
 		{name: "truncated", file: "{\n\t\"publishers\": [\"a.exam", text: "", want: `config.json:2:24: is not JSON: unexpected end of JSON input`},
 		{name: "empty", file: "", text: "", want: `config.json:1:1: is not JSON: unexpected end of JSON input`},
-		{name: "a comma too many", file: "{\n\t\"publishers\": [\"a.example\",]}", text: "", want: `config.json:2:29: is not JSON: invalid character ']' looking for beginning of value`},
+		{name: "a comma too many", file: "{\n\t\"publishers\": [\"a.example\",]}", text: "",
+			want: `config.json:2:29: is not JSON: invalid character ']' looking for beginning of value`},
 		{name: "text after the object", file: "{}\n}", text: "", want: `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
 		{name: "another encoding", file: "{\"publishers\": [\"b\xfccher.example\"]}", text: "", want: `config.json:1:19: is not UTF-8; want UTF-8`},
 		{name: "a byte order mark", file: "\ufeff{}", text: "", want: `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
@@ -361,7 +375,8 @@ func TestEveryFieldIsFound(t *testing.T) {
 
 // New returns the same errors as Config.
 func TestNewChecksAsConfigDoes(t *testing.T) {
-	dir := write(t, map[string]string{"good.json": `{"publishersFile": "p"}`, "bad.json": `{"publishersFile": "q", "maxAge": 1}`, "p": "a.example\n", "q": "a.example\nhttps://b.example\n"})
+	dir := write(t, map[string]string{"good.json": `{"publishersFile": "p"}`, "bad.json": `{"publishersFile": "q", "maxAge": 1}`,
+		"p": "a.example\n", "q": "a.example\nhttps://b.example\n"})
 	mw, err := File{Path: filepath.Join(dir, "good.json"), Set: func(cfg *ampcors.Config) { cfg.Origins = []string{"https://set.example"} }}.New()
 	if err != nil || !mw.CheckOrigin("https://a.example").Allowed || !mw.CheckOrigin("https://set.example").Allowed {
 		t.Errorf("%v", err)
@@ -519,18 +534,21 @@ func TestTheCachesOfAFileAreTrusted(t *testing.T) {
 	write("none.json", `{"caches": []}`)
 	for _, test := range []struct{ json, want string }{
 		{`{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`, ""},
-		{`{"publishers": ["www.example.com"], "cachesFile": "caches.json", "caches": ["google"]}`, `config.json:1:51: cachesFile is set, and so is caches; want one of them`},
+		{`{"publishers": ["www.example.com"], "cachesFile": "caches.json", "caches": ["google"]}`,
+			`config.json:1:51: cachesFile is set, and so is caches; want one of them`},
 		{`{"publishers": ["www.example.com"], "cachesFile": "empty.json"}`, `config.json:1:51: cachesFile cannot be used: `},
 		{`{"publishers": ["www.example.com"], "cachesFile": "none.json"}`, `names no cache`},
 		{`{"publishers": ["www.example.com"], "cachesFile": "nowhere.json"}`, `cachesFile cannot be read: `},
 		{`{"publishers": ["www.example.com"], "cachesFile": "config.json"}`, `it is this file itself`},
 	} {
 		cfg, err := File{Path: write("config.json", test.json)}.Config()
-		if test.want == "" && (err != nil || len(cfg.Caches) != 1 || cfg.Caches[0].CacheDomain != "cache.example") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		if test.want == "" && (err != nil || len(cfg.Caches) != 1 || cfg.Caches[0].CacheDomain != "cache.example") || test.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: %+v, %v; want %q", test.json, cfg.Caches, err, test.want)
 		}
 	}
-	if _, err := (Inline{JSON: []byte(`{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`)}).Config(); err == nil || !strings.Contains(err.Error(), "cachesFile \"caches.json\" is a relative path") {
+	if _, err := (Inline{JSON: []byte(`{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`)}).Config(); err == nil ||
+		!strings.Contains(err.Error(), "cachesFile \"caches.json\" is a relative path") {
 		t.Error(err)
 	}
 }

@@ -555,7 +555,8 @@ func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 		{name: "another publisher", set: nil, file: listing("second.example"), isApplied: true},
 		{name: "another field", set: nil, file: `{"publishers": ["first.example"], "credentialed": true}`, isApplied: true},
 		{name: "Set changes nothing", set: func(*ampcors.Config) {}, file: listing("first.example"), isApplied: false},
-		{name: "Set sets a function", set: func(cfg *ampcors.Config) { cfg.Observe = func(*http.Request, ampcors.Decision) {} }, file: listing("first.example"), isApplied: true},
+		{name: "Set sets a function", set: func(cfg *ampcors.Config) { cfg.Observe = func(*http.Request, ampcors.Decision) {} },
+			file: listing("first.example"), isApplied: true},
 		{name: "Set sets a Source", set: func(cfg *ampcors.Config) { cfg.Source = everyDomain(t) }, file: listing("first.example"), isApplied: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -619,7 +620,8 @@ func TestChangesOfALongList(t *testing.T) {
 func TestAChangeOfTheCachesIsLogged(t *testing.T) {
 	t.Parallel()
 	const format = `{"caches": [{"id": %q, "cacheDomain": %q}]}`
-	dir := write(t, map[string]string{"c.json": `{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`, "caches.json": fmt.Sprintf(format, "old", "old.example")})
+	dir := write(t, map[string]string{"c.json": `{"publishers": ["www.example.com"], "cachesFile": "caches.json"}`,
+		"caches.json": fmt.Sprintf(format, "old", "old.example")})
 	path := filepath.Join(dir, "caches.json")
 	time.Sleep(quick) // the file system does not use the bubble's clock
 	synctest.Test(t, func(t *testing.T) {
@@ -633,7 +635,8 @@ func TestAChangeOfTheCachesIsLogged(t *testing.T) {
 		pass(time.Millisecond)
 		replace(t, path, fmt.Sprintf(format, "new", "new.example"))
 		w.waitForLog(lines+3, "no longer trusted")
-		if log := w.lines()[lines:]; !strings.Contains(log[1], "is trusted that was not before") || !strings.Contains(log[1], "cache=new domain=new.example") || !strings.Contains(log[2], "cache=old domain=old.example") {
+		if log := w.lines()[lines:]; !strings.Contains(log[1], "is trusted that was not before") ||
+			!strings.Contains(log[1], "cache=new domain=new.example") || !strings.Contains(log[2], "cache=old domain=old.example") {
 			t.Errorf("%s", strings.Join(log, "\n"))
 		}
 		if w.allows("www-example-com.old.example") || !w.allows("www-example-com.new.example") {
@@ -652,7 +655,8 @@ func TestAChangeOfTheCachesIsLogged(t *testing.T) {
 func TestTheProgramsOwnCachesAndThoseOfTheFileExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	const format = `{"caches": [{"id": %q, "cacheDomain": %q}]}`
-	dir := write(t, map[string]string{"c.json": listing("www.example.com"), "own.json": fmt.Sprintf(format, "old", "old.example"), "other.json": fmt.Sprintf(format, "x", "x.example")})
+	dir := write(t, map[string]string{"c.json": listing("www.example.com"), "own.json": fmt.Sprintf(format, "old", "old.example"),
+		"other.json": fmt.Sprintf(format, "x", "x.example")})
 	path, own := filepath.Join(dir, "c.json"), filepath.Join(dir, "own.json")
 	time.Sleep(quick) // the file system does not use the bubble's clock
 	synctest.Test(t, func(t *testing.T) {

@@ -160,7 +160,8 @@ func TestAdviceWorks(t *testing.T) {
 			advised := proxy(d.advised(t, advice))
 			s.use(advised)
 			for i, path := range apis {
-				form := probe.Endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: "form"}
+				form := probe.Endpoint{URL: apiOrigin + path, Method: http.MethodPost, ContentType: "application/x-www-form-urlencoded", Body: "a=b",
+					Credentials: true, Answer: "form"}
 				json := form
 				json.ContentType, json.Body, json.Answer = "application/json", "{}", "any"
 				get.URL, put.URL = form.URL, form.URL

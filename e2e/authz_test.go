@@ -75,7 +75,8 @@ func TestNginxAsksAuthz(t *testing.T) {
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a client that asks authz itself gets %d", resp.StatusCode)
 	}
-	for origin, want := range map[string]int{"https://www-example-com.cdn.ampproject.org": http.StatusAccepted, "https://www-evil-example.cdn.ampproject.org": http.StatusForbidden} {
+	for origin, want := range map[string]int{"https://www-example-com.cdn.ampproject.org": http.StatusAccepted,
+		"https://www-evil-example.cdn.ampproject.org": http.StatusForbidden} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+nginx+"/second/", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +93,8 @@ func TestNginxAsksAuthz(t *testing.T) {
 	}
 	// The README's log has the origins and reasons of denials.
 	for _, method := range []string{"GET", "OPTIONS"} {
-		if lines, err := os.ReadFile(log); err != nil || !strings.Contains(string(lines), " 403 "+method+` "https://www-evil-example.cdn.ampproject.org" publisher_not_allowed`) {
+		if lines, err := os.ReadFile(log); err != nil ||
+			!strings.Contains(string(lines), " 403 "+method+` "https://www-evil-example.cdn.ampproject.org" publisher_not_allowed`) {
 			t.Errorf("%s: %.2000s, %v", method, lines, err)
 		}
 	}
@@ -125,7 +127,8 @@ func TestNginxAsksAuthzBeforeFastCGI(t *testing.T) {
 	defer listener.Close()
 	go func() { _ = fcgi.Serve(listener, http.HandlerFunc(gatewaytest.Backend)) }() // until the listener is closed
 	backend, php := servertest.FreeAddress(t), string(data)
-	for old, now := range map[string]string{"127.0.0.1:3000": backend, "/var/www/html": root, "/run/php/php-fpm.sock": socket, "include fastcgi_params": "include /etc/nginx/fastcgi_params"} {
+	for old, now := range map[string]string{"127.0.0.1:3000": backend, "/var/www/html": root, "/run/php/php-fpm.sock": socket,
+		"include fastcgi_params": "include /etc/nginx/fastcgi_params"} {
 		if strings.Count(php, old) != 1 {
 			t.Fatalf("%s is not once in the configuration", old)
 		}
@@ -173,7 +176,8 @@ func TestNginxWhileAuthzIsDown(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			if isAllowed := test.status == http.StatusOK; resp.StatusCode != test.status || (asked.Load() > before) != isAllowed || (resp.Header.Get("Access-Control-Allow-Origin") != "") != isAllowed {
+			if isAllowed := test.status == http.StatusOK; resp.StatusCode != test.status || (asked.Load() > before) != isAllowed ||
+				(resp.Header.Get("Access-Control-Allow-Origin") != "") != isAllowed {
 				t.Errorf("%s %v, and the backend was asked %d times", resp.Status, resp.Header, asked.Load()-before)
 			}
 		})

@@ -40,7 +40,8 @@ func randomURL(r *rand.Rand) string {
 		if r.IntN(100) == 0 {
 			return pick("\\", "\t", "\n")
 		}
-		return pick("article", "2026", "a-b_c", "Über", "%C3%BC", "%c3%bc", "%2F", "%2f", "%", "%zz", " ", "'", "\"", "<b>", "`", "{x}", "|", "^", "[0]", "~", "!", "$&", "(1)", "*", "+", ",", ";v=1", "=", ":", "@",
+		return pick("article", "2026", "a-b_c", "Über", "%C3%BC", "%c3%bc", "%2F", "%2f", "%", "%zz", " ", "'", "\"", "<b>", "`", "{x}", "|", "^",
+			"[0]", "~", "!", "$&", "(1)", "*", "+", ",", ";v=1", "=", ":", "@",
 			".", "..", "%2e", "%2E.", ".%2e", "日", "\u00a0", "\u200b", "photo.jpg", "PHOTO.JPG", "a.avif", "b.HEIC", "font.woff2", "s", "c", "www.other.example", "")
 	}
 	for range r.IntN(5) {
@@ -113,7 +114,8 @@ func TestBuildAgreesWithTheURLStandard(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d are the same, both reject %d, %d different, %d not compared; only Build rejects: %v", same, urls, bothReject, different, notCompared, rejected)
+	t.Logf("%d of %d are the same, both reject %d, %d different, %d not compared; only Build rejects: %v", same, urls, bothReject, different,
+		notCompared, rejected)
 	if notCompared > urls/1000 || same < urls/3 {
 		t.Error("too many are not compared, or rejected")
 	}

@@ -20,7 +20,8 @@ func TestPartitionedCookiesDoNotSeparatePublishers(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.SetCookie(w, &http.Cookie{Name: "__Host-cart", Value: "of-a-reader", Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteNoneMode, Partitioned: true})
+		http.SetCookie(w, &http.Cookie{Name: "__Host-cart", Value: "of-a-reader", Path: "/", Secure: true, HttpOnly: true,
+			SameSite: http.SameSiteNoneMode, Partitioned: true})
 	}))
 	var mu sync.Mutex
 	sent := make(map[string]bool) // whether the cookie was, by the page's origin

@@ -55,7 +55,8 @@ func TestEnvoysConfigurationIsThatOfItsTypes(t *testing.T) {
 	if err := connection.HttpFilters[0].GetTypedConfig().UnmarshalTo(&check); err != nil {
 		t.Fatal(err)
 	}
-	if err := check.ValidateAll(); err != nil || check.FailureModeAllow || len(check.GetHttpService().AuthorizationResponse.AllowedClientHeadersOnSuccess.Patterns) == 0 {
+	if err := check.ValidateAll(); err != nil || check.FailureModeAllow ||
+		len(check.GetHttpService().AuthorizationResponse.AllowedClientHeadersOnSuccess.Patterns) == 0 {
 		t.Errorf("%v, %v", &check, err)
 	}
 }

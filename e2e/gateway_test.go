@@ -62,7 +62,8 @@ func TestTheCaddyExample(t *testing.T) {
 	}
 	addr, backend, admin := servertest.FreeAddress(t), servertest.FreeAddress(t), servertest.FreeAddress(t)
 	site := "{\n\tadmin " + admin + "\n\tpersist_config off\n}\n" + string(text)
-	for old, now := range map[string]string{"localhost:8080": addr, "localhost:3000": backend, "examples/caddy/publishers.txt": "../examples/caddy/publishers.txt"} {
+	for old, now := range map[string]string{"localhost:8080": addr, "localhost:3000": backend,
+		"examples/caddy/publishers.txt": "../examples/caddy/publishers.txt"} {
 		if strings.Count(site, old) != 1 {
 			t.Fatalf("%s is not once in the Caddyfile", old)
 		}
@@ -116,12 +117,14 @@ func TestTheCaddyExample(t *testing.T) {
 		if test.status != http.StatusOK {
 			wantACAO = ""
 		}
-		if acao := resp.Header.Get("Access-Control-Allow-Origin"); err != nil || resp.StatusCode != test.status || strings.TrimSpace(string(body)) != test.body || acao != wantACAO {
+		if acao := resp.Header.Get("Access-Control-Allow-Origin"); err != nil || resp.StatusCode != test.status ||
+			strings.TrimSpace(string(body)) != test.body || acao != wantACAO {
 			t.Errorf("%s: %s %q %q, %v", test.origin, resp.Status, acao, body, err)
 		}
 	}
 	metrics := get(t, "http://"+admin+"/metrics")
-	for _, want := range []string{`{allowed="true",handler="",reason="cache_origin"} 2`, `{allowed="true",handler="",reason="no_origin"} 1`, `{allowed="false",handler="",reason="publisher_not_allowed"} 1`} {
+	for _, want := range []string{`{allowed="true",handler="",reason="cache_origin"} 2`, `{allowed="true",handler="",reason="no_origin"} 1`,
+		`{allowed="false",handler="",reason="publisher_not_allowed"} 1`} {
 		if !strings.Contains(metrics, "\nampcors_decisions_total"+want+"\n") {
 			t.Errorf("the metrics do not have %s", want)
 		}

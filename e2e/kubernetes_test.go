@@ -75,7 +75,8 @@ func TestKubernetesManifests(t *testing.T) {
 		if err := strict.UnmarshalStrict(document, kinds[name]); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if broken := bytes.Replace(document, []byte("spec:"), []byte("spek:"), 1); !bytes.Equal(broken, document) && strict.UnmarshalStrict(broken, kinds[name]) == nil {
+		if broken := bytes.Replace(document, []byte("spec:"), []byte("spek:"), 1); !bytes.Equal(broken, document) &&
+			strict.UnmarshalStrict(broken, kinds[name]) == nil {
 			t.Errorf("%s: a misspelt field is accepted", name)
 		}
 		delete(kinds, name)
@@ -89,13 +90,15 @@ func TestKubernetesManifests(t *testing.T) {
 	for _, p := range container.Ports {
 		ports[p.Name] = p.ContainerPort
 	}
-	for _, s := range []*metav1.LabelSelector{deployment.Spec.Selector, budget.Spec.Selector, &network.Spec.PodSelector, metav1.SetAsLabelSelector(service.Spec.Selector)} {
+	for _, s := range []*metav1.LabelSelector{deployment.Spec.Selector, budget.Spec.Selector, &network.Spec.PodSelector,
+		metav1.SetAsLabelSelector(service.Spec.Selector)} {
 		selector, err := metav1.LabelSelectorAsSelector(s)
 		if err != nil || selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
 			t.Errorf("%v does not select the pods, %v", s, err)
 		}
 	}
-	if selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector); err != nil || !selector.Matches(labels.Set(service.Labels)) || service.Labels[monitor.Spec.JobLabel] != "ampcors" {
+	if selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector); err != nil || !selector.Matches(labels.Set(service.Labels)) ||
+		service.Labels[monitor.Spec.JobLabel] != "ampcors" {
 		t.Errorf("the ServiceMonitor does not select the Service, %v", err)
 	}
 	for _, p := range service.Spec.Ports {

@@ -24,7 +24,8 @@ var migrants = []struct {
 	{name: "the publisher's page on a cache reads", method: "GET", origin: cached, claim: own},
 	{name: "… with the hash prefix", method: "GET", origin: "https://qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca.cdn.ampproject.org", claim: own},
 	{name: "… without `__amp_source_origin`", method: "GET", origin: cached},
-	{name: "… asks by a preflight to post JSON", method: "OPTIONS", origin: cached, claim: own, header: http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}},
+	{name: "… asks by a preflight to post JSON", method: "OPTIONS", origin: cached, claim: own,
+		header: http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}},
 	{name: "… posts a form", method: "POST", origin: cached, claim: own},
 	{name: "the publisher's own page reads", method: "GET", origin: own, claim: own},
 	{name: "another publisher's page on a cache reads", method: "GET", origin: evil, claim: "https://evil.example"},
@@ -62,7 +63,8 @@ func migrationTable(t *testing.T, name string, before http.Handler) string {
 			switch header := w.Header(); {
 			case w.Code >= 400:
 				return fmt.Sprint("denied: ", w.Code)
-			case m.method == "OPTIONS" && strings.EqualFold(header.Get("Access-Control-Allow-Headers"), "content-type") && header.Get("Access-Control-Allow-Origin") == m.origin:
+			case m.method == "OPTIONS" && strings.EqualFold(header.Get("Access-Control-Allow-Headers"), "content-type") &&
+				header.Get("Access-Control-Allow-Origin") == m.origin:
 				return "granted"
 			case m.method == "OPTIONS":
 				return "not granted"
@@ -99,7 +101,8 @@ func TestMigrationPages(t *testing.T) {
 		readme.Check(t, "../docs/migrate/patterns.md", "patterns", migrationTable(t, "nginx with that rule", proxy(addr)))
 	})
 	t.Run("libraries", func(t *testing.T) {
-		table := migrationTable(t, "rs/cors", rs.New(rs.Options{AllowedOrigins: origins, AllowCredentials: true, AllowedHeaders: []string{"Content-Type"}}).Handler(api))
+		table := migrationTable(t, "rs/cors", rs.New(rs.Options{AllowedOrigins: origins, AllowCredentials: true,
+			AllowedHeaders: []string{"Content-Type"}}).Handler(api))
 		readme.Check(t, "../docs/migrate/cors-libraries.md", "libraries", table)
 		mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: origins, Credentialed: true, RequestHeaders: []string{"Content-Type"}})
 		if err != nil {

@@ -47,7 +47,8 @@ func (o *onCall) start() {
 	o.t.Helper()
 	authz := servertest.FreeAddress(o.t)
 	o.metricsAt = servertest.FreeAddress(o.t)
-	args := append([]string{"-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh", o.log, o.ampcors, "serve-authz", "--proxy", "nginx", "--config", o.config, "--listen", authz, "--metrics", o.metricsAt}, o.serve...)
+	args := append([]string{"-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh", o.log, o.ampcors, "serve-authz", "--proxy", "nginx", "--config",
+		o.config, "--listen", authz, "--metrics", o.metricsAt}, o.serve...)
 	start(o.t, authz, exec.Command("sh", args...))
 	o.api = startAuthzNginx(o.t, authz, serve(o.t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })))
 }
@@ -241,7 +242,8 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			})
 			seen := time.Since(begun)
 			// The names in capitals, and the URL of the database.
-			command := strings.NewReplacer("FILE", o.config, "CACHES", o.config+".caches", "ORIGIN", origin, "URL", "http://"+o.api+"/", "DOMAINS", o.list+".all", "DOMAIN", "www.example.com", "…", o.dsn).Replace(strings.TrimPrefix(fault.command, "ampcors "))
+			command := strings.NewReplacer("FILE", o.config, "CACHES", o.config+".caches", "ORIGIN", origin, "URL", "http://"+o.api+"/", "DOMAINS",
+				o.list+".all", "DOMAIN", "www.example.com", "…", o.dsn).Replace(strings.TrimPrefix(fault.command, "ampcors "))
 			out := o.run(strings.Fields(command)...)
 			t.Logf("%s: the signal after %.1f s, the cause after %.1f s", fault.name, seen.Seconds(), time.Since(begun).Seconds())
 			if !regexp.MustCompile(fault.cause).MatchString(out) {

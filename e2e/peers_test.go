@@ -31,20 +31,29 @@ var peerScenarios = []struct {
 }{
 	{name: "cache page reads with cookies", page: cached, claim: own, call: `call('/api/read', withCookies)`, want: "reads"},
 	{name: "cache page posts JSON", page: cached, claim: own, call: `call('/api/write', json('POST'))`, want: "reads"},
-	{name: "internationalized publisher's page reads", page: "https://xn--bcher-example-wob.cdn.ampproject.org", claim: "https://xn--bcher-kva.example", call: `call('/api/read')`, want: "reads"},
-	{name: "page wrapped in `0-` and `-0` reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org", claim: "https://en-us.example.com", call: `call('/api/read')`, want: "reads"},
-	{name: "page of a publisher below `*.news.example` reads", page: "https://blog-news-example.cdn.ampproject.org", claim: "https://blog.news.example", call: `call('/api/read')`, want: "reads"},
+	{name: "internationalized publisher's page reads", page: "https://xn--bcher-example-wob.cdn.ampproject.org",
+		claim: "https://xn--bcher-kva.example", call: `call('/api/read')`, want: "reads"},
+	{name: "page wrapped in `0-` and `-0` reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org",
+		claim: "https://en-us.example.com", call: `call('/api/read')`, want: "reads"},
+	{name: "page of a publisher below `*.news.example` reads", page: "https://blog-news-example.cdn.ampproject.org",
+		claim: "https://blog.news.example", call: `call('/api/read')`, want: "reads"},
 	{name: "publisher's own origin posts", page: own, claim: own, call: `call('/api/write', post('a=1'))`, want: "reads"},
-	{name: "API host's own page posts", page: apiOrigin + "/page", claim: apiOrigin, call: `call('/api/write', {...post('a=1'), headers: {'AMP-Same-Origin': 'true'}})`, want: "reads"},
-	{name: "page of another publisher, x-news.example, reads with cookies", page: "https://x--news-example.cdn.ampproject.org", claim: "https://x-news.example", call: `call('/api/read', withCookies)`, want: "blocked"},
-	{name: "another publisher's cache page reads with cookies", page: evil, claim: "https://evil.example", call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "API host's own page posts", page: apiOrigin + "/page", claim: apiOrigin,
+		call: `call('/api/write', {...post('a=1'), headers: {'AMP-Same-Origin': 'true'}})`, want: "reads"},
+	{name: "page of another publisher, x-news.example, reads with cookies", page: "https://x--news-example.cdn.ampproject.org",
+		claim: "https://x-news.example", call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "another publisher's cache page reads with cookies", page: evil, claim: "https://evil.example",
+		call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "… and claims to be an allowed one", page: evil, claim: own, call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "… and claims to be both at once", page: evil, claim: "https://evil.example/" + own, call: `call('/api/read', withCookies)`, want: "blocked"},
-	{name: "… and posts a form, with the reader's cookies", page: evil, claim: "https://evil.example", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
+	{name: "… and posts a form, with the reader's cookies", page: evil, claim: "https://evil.example",
+		call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
 	{name: "… and posts a form without any claim", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
-	{name: "… and reads with a `Partitioned` cookie that the allowed page got", page: evil, before: cached, claim: "https://evil.example", call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "… and reads with a `Partitioned` cookie that the allowed page got", page: evil, before: cached, claim: "https://evil.example",
+		call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "any website reads with cookies", page: "https://evil.example", claim: own, call: `call('/api/read', withCookies)`, want: "blocked"},
-	{name: "sandboxed frame reads", page: cached, claim: own, call: `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin + `" + claimed('/api/read') + "', {credentials: 'include'}).then(() => '200', () => 'blocked')")`, want: "blocked"},
+	{name: "sandboxed frame reads", page: cached, claim: own, call: `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin +
+		`" + claimed('/api/read') + "', {credentials: 'include'}).then(() => '200', () => 'blocked')")`, want: "blocked"},
 	{name: "publisher's pages on two caches read through a shared HTTP cache", page: "", claim: own, call: "", want: "reads"},
 }
 
@@ -76,7 +85,8 @@ var contenders = []contender{
 	{name: "rs/cors", api: func(t *testing.T, s *site) http.Handler {
 		return rs.New(rs.Options{
 			// Only a wildcard can match a pattern's hosts on a cache.
-			AllowedOrigins: append(listedOrigins(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true, AllowedMethods: []string{"GET", "POST", "PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},
+			AllowedOrigins: append(listedOrigins(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true, AllowedMethods: []string{"GET", "POST",
+				"PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},
 		}).Handler(s.handler())
 	}},
 }

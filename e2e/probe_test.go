@@ -100,7 +100,8 @@ func fetchOf(e probe.Endpoint, u, options string) string {
 		body = ", body: " + quoted(e.Body)
 		header = ", headers: {'Content-Type': " + quoted(e.ContentType) + "}"
 	}
-	return fmt.Sprintf("fetch(%s, {method: %s, credentials: '%s', cache: 'no-store'%s%s%s}).then(() => 'read', () => 'blocked')", quoted(u), quoted(e.Method), credentials, body, header, options)
+	return fmt.Sprintf("fetch(%s, {method: %s, credentials: '%s', cache: 'no-store'%s%s%s}).then(() => 'read', () => 'blocked')", quoted(u),
+		quoted(e.Method), credentials, body, header, options)
 }
 
 // quoted returns s as a JavaScript template literal.

@@ -114,7 +114,8 @@ func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 			w.Header().Set("Vary", "Accept")
 			fmt.Fprint(w, "body")
 		},
-		"in a timeout handler": http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { spoil(w.Header()); fmt.Fprint(w, "body") }), time.Minute, "").ServeHTTP,
+		"in a timeout handler": http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { spoil(w.Header()); fmt.Fprint(w, "body") }),
+			time.Minute, "").ServeHTTP,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -324,7 +325,8 @@ func TestEachChangeIsUndone(t *testing.T) {
 					t.Errorf("%s: %v; want %v", request, got, want)
 				}
 				vary := resp.Header["Vary"]
-				if isOptions := request[0] == "OPTIONS"; len(vary) > 1 || slices.Contains(vary, "") || !isOptions && (len(vary) != 1 || strings.Count(vary[0], "Origin") != 1) {
+				if isOptions := request[0] == "OPTIONS"; len(vary) > 1 || slices.Contains(vary, "") || !isOptions &&
+					(len(vary) != 1 || strings.Count(vary[0], "Origin") != 1) {
 					t.Errorf("%s: Vary is %q", request, vary)
 				}
 			}

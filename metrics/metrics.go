@@ -210,7 +210,8 @@ func Handler(counts func() Counts) http.Handler {
 			}
 			fmt.Fprintf(&b, " %v\n", s.Value)
 		}
-		fmt.Fprintf(&b, "# HELP %[1]s When the program started, in seconds since 1970.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", "process_start_time_seconds", started.Unix())
+		fmt.Fprintf(&b, "# HELP %[1]s When the program started, in seconds since 1970.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n",
+			"process_start_time_seconds", started.Unix())
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = b.WriteTo(w) // if it fails, the client is gone
 	})

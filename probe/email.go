@@ -32,7 +32,8 @@ func (c *cell) isAcceptedV2(t *trial) verdict {
 func (c *cell) isAcceptedV1(t *trial) verdict {
 	a := t.got(told)
 	_, resp := a.last()
-	exposed := strings.FieldsFunc(strings.ToLower(strings.Join(resp.Header.Values("Access-Control-Expose-Headers"), ",")), func(r rune) bool { return r == ',' || r == ' ' })
+	exposed := strings.FieldsFunc(strings.ToLower(strings.Join(resp.Header.Values("Access-Control-Expose-Headers"), ",")),
+		func(r rune) bool { return r == ',' || r == ' ' })
 	switch got := resp.Header.Values(sourceOrigin); {
 	case resp.Status >= 400:
 	case checkCORS(t.origin, false, resp.Header) != nil:

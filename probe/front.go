@@ -105,11 +105,14 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 	case hit != "" && !isHit: // a new URL, which the cache did not have, gets the same from the backend
 		return "", false
 	case reason != "" && isEverywhere && (isHit || f.isGranted()):
-		return "ampcors denied another page (" + reason + "). This page, and a request without Origin, got that same answer. ampcors denies no GET without Origin, so a cache in front of it has kept the denial", true
+		return "ampcors denied another page (" + reason +
+			"). This page, and a request without Origin, got that same answer. ampcors denies no GET without Origin, so a cache in front of it has kept the denial", true
 	case isHit && f.isGranted():
-		return "every page gets the same answer, with " + hit + ", although the backend grants the page's preflight: a cache in front of the backend has kept it", true
+		return "every page gets the same answer, with " + hit +
+			", although the backend grants the page's preflight: a cache in front of the backend has kept it", true
 	case isHit:
-		return "every page gets the same answer, with " + hit + ": look first at the cache in front of the backend, which may keep what it got for another page", false
+		return "every page gets the same answer, with " + hit +
+			": look first at the cache in front of the backend, which may keep what it got for another page", false
 	case first.Status < 400 && variesByOrigin(first.Header):
 		return "every page gets the same answer, although it has Vary: Origin, and although the backend grants the page's preflight, which no cache answers. Look first for a cache in front of the backend that ignores Vary, or a proxy that changes the header; if there is none, the backend sets the header only for preflights", true
 	case first.Status < 400:

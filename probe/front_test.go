@@ -128,9 +128,12 @@ func TestWhatStandsInFront(t *testing.T) {
 		{"a cache by path", behind(&sharedCache{backend: right, key: byPath}), "GET", []ID{CachedWrongOrigin}, "no cache answers"},
 		{"a cache by path, and HEAD", behind(&sharedCache{backend: right, key: byPath}), "HEAD", []ID{CachedWrongOrigin}, "no cache answers"},
 		{"a cache by path, with Age", behind(&sharedCache{backend: right, key: byPath, age: true}), "GET", []ID{CachedWrongOrigin}, "with Age: 1, although"},
-		{"a cache by path that keeps a denial", deniedFirst(behind(&sharedCache{backend: right, key: byPath, errors: true})), "GET", []ID{CachedWrongOrigin}, "ampcors denied another page (unknown_host)"},
-		{"a cache by path that keeps answers for less than a second", behind(&sharedCache{backend: right, key: byPath, ttl: 900 * time.Millisecond}), "GET", []ID{CachedWrongOrigin}, "for a short time"},
-		{"a cache by path that obeys no-cache, with Age", behind(&sharedCache{backend: right, key: byPath, age: true, obeys: true}), "GET", []ID{CachedWrongOrigin}, "with a new URL and Cache-Control: no-cache is allowed"},
+		{"a cache by path that keeps a denial", deniedFirst(behind(&sharedCache{backend: right, key: byPath, errors: true})), "GET",
+			[]ID{CachedWrongOrigin}, "ampcors denied another page (unknown_host)"},
+		{"a cache by path that keeps answers for less than a second",
+			behind(&sharedCache{backend: right, key: byPath, ttl: 900 * time.Millisecond}), "GET", []ID{CachedWrongOrigin}, "for a short time"},
+		{"a cache by path that obeys no-cache, with Age", behind(&sharedCache{backend: right, key: byPath, age: true, obeys: true}), "GET",
+			[]ID{CachedWrongOrigin}, "with a new URL and Cache-Control: no-cache is allowed"},
 		{"a cache by path that drops Vary", behind(&sharedCache{backend: right, key: byPath, noVary: true}), "GET", []ID{ACAOMissing}, "or a cache in front of it"},
 		{"a cache by path, without CORS, with Age", behind(&sharedCache{backend: none, key: byPath, age: true}), "GET", []ID{ACAOMissing}, "look first at the cache"},
 
@@ -204,7 +207,8 @@ func TestOwnDenialsAreReasonsOfAMPCORS(t *testing.T) {
 		}
 	}
 	for name, isDenial := range known {
-		isAboutOrigin := !slices.Contains([]string{"no_email_sender", "email_sender_not_allowed", "method_not_allowed", "header_not_allowed", "no_origin_unsafe", "source_unavailable"}, name)
+		isAboutOrigin := !slices.Contains([]string{"no_email_sender", "email_sender_not_allowed", "method_not_allowed", "header_not_allowed",
+			"no_origin_unsafe", "source_unavailable"}, name)
 		if isDenial && isAboutOrigin != slices.Contains(names, name) {
 			t.Errorf("%s is about an Origin: %t, and is taken for a denial: %t", name, isAboutOrigin, !isAboutOrigin)
 		}

@@ -182,7 +182,8 @@ func (c *cell) isAnsweredAtAll(*trial) verdict { return fine() }
 func (c *cell) isAnsweredAsOurselves(t *trial) verdict {
 	a := t.got(told)
 	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) {
-		c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. What only this program could see was not tested.", c.e.URL, userAgent, a.status()))
+		c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. What only this program could see was not tested.", c.e.URL,
+			userAgent, a.status()))
 	}
 	return fine()
 }
@@ -381,7 +382,8 @@ func (c *cell) isForged(t *trial) verdict {
 	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
 		return verdict{Outcome: Problem, id: UnsafeSeemsToRun, shown: a, remark: fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)}
 	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
-		return unknown(fmt.Sprintf("it is answered with status %d, and not as the publisher's own request: only the backend knows whether it was denied", resp.Status))
+		return unknown(fmt.Sprintf("it is answered with status %d, and not as the publisher's own request: only the backend knows whether it was denied",
+			resp.Status))
 	}
 	return fine()
 }

@@ -88,13 +88,18 @@ func TestWhatAnswersProve(t *testing.T) {
 		cause   string // or in the reason
 	}{
 		{name: "denied", e: get, what: null, outcome: Fine},
-		{name: "allowed", e: get, what: null, answers: []*answer{recorded(200, "{}", "Access-Control-Allow-Origin: null", "Access-Control-Allow-Credentials: true")}, outcome: Problem, cause: "null-allowed"},
-		{name: "allowed with an error status", e: get, what: null, answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: null", "Access-Control-Allow-Credentials: true")}, outcome: Problem, cause: "null-allowed"},
+		{name: "allowed", e: get, what: null, answers: []*answer{recorded(200, "{}", "Access-Control-Allow-Origin: null", "Access-Control-Allow-Credentials: true")},
+			outcome: Problem, cause: "null-allowed"},
+		{name: "allowed with an error status", e: get, what: null,
+			answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: null",
+				"Access-Control-Allow-Credentials: true")}, outcome: Problem, cause: "null-allowed"},
 		{name: "answered without CORS", e: get, what: null, answers: []*answer{recorded(200, "{}")}, outcome: Fine},
 		{name: "not answered", e: get, what: null, answers: []*answer{{err: http.ErrHandlerTimeout}}, outcome: NotTested, cause: "timeout"},
 		{name: "too many requests", e: get, what: null, answers: []*answer{recorded(429, "")}, outcome: NotTested, cause: "limits requests"},
-		{name: "the status of a control that failed", e: get, what: null, answers: []*answer{recorded(444, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: NotTested, cause: "also got when it was repeated"},
-		{name: "a status that the control never had", e: get, what: null, answers: []*answer{recorded(404, "")}, change: func(c *cell) { c.limits = []int{444} }, outcome: Fine},
+		{name: "the status of a control that failed", e: get, what: null, answers: []*answer{recorded(444, "")},
+			change: func(c *cell) { c.limits = []int{444} }, outcome: NotTested, cause: "also got when it was repeated"},
+		{name: "a status that the control never had", e: get, what: null, answers: []*answer{recorded(404, "")},
+			change: func(c *cell) { c.limits = []int{444} }, outcome: Fine},
 		{name: "from a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 5")}, outcome: NotTested, cause: "Age: 5"},
 		{name: "revalidated by a cache", e: get, what: null, answers: []*answer{recorded(200, "{}", "Age: 0")}, outcome: Fine},
 		{name: "the publisher's own page fails as well", e: get, what: null, answers: []*answer{recorded(403, "")}, change: func(c *cell) {
@@ -105,21 +110,35 @@ func TestWhatAnswersProve(t *testing.T) {
 
 		{name: "a page that works", e: get, what: own, outcome: Fine},
 		{name: "a page and an overloaded backend", e: get, what: own, answers: []*answer{recorded(503, "")}, outcome: NotTested, cause: "is down"},
-		{name: "a page that gets an error", e: get, what: own, answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: "+ownOrigin, "Access-Control-Allow-Credentials: true", "Vary: Origin")}, outcome: Problem, cause: "http-error"},
+		{name: "a page that gets an error", e: get, what: own,
+			answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: "+ownOrigin, "Access-Control-Allow-Credentials: true",
+				"Vary: Origin")}, outcome: Problem, cause: "http-error"},
 
-		{name: "a forged POST, and a cache has the publisher's own", e: post, what: forged, answers: []*answer{recorded(200, `{"ok": true}`, "Age: 5"), recorded(403, "Forbidden")}, outcome: Fine},
+		{name: "a forged POST, and a cache has the publisher's own", e: post, what: forged,
+			answers: []*answer{recorded(200, `{"ok": true}`, "Age: 5"), recorded(403, "Forbidden")}, outcome: Fine},
 		{name: "a forged POST that is denied", e: post, what: forged, answers: []*answer{ok, recorded(403, "Forbidden")}, outcome: Fine},
-		{name: "a forged POST that is redirected elsewhere", e: post, what: forged, answers: []*answer{ok, recorded(303, "", "Location: /denied")}, outcome: NotTested, cause: "only the backend knows"},
-		{name: "a forged POST after which the handler fails", e: post, what: forged, answers: []*answer{ok, recorded(500, "")}, outcome: NotTested, cause: "only the backend knows"},
-		{name: "a forged POST with the handler's text and another number", e: post, what: forged, answers: []*answer{ok, recorded(403, `Forbidden{"ok": true, "id": 2}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
-		{name: "a forged POST with another word", e: post, what: forged, answers: []*answer{recorded(200, `{"status": "saved"}`), recorded(200, `{"status": "denied"}`)}, outcome: NotTested, cause: "only the backend knows"},
-		{name: "a forged POST that is answered the same", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": true, "id": 2}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
-		{name: "a forged POST that is answered otherwise", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": false, "id": 2}`)}, outcome: NotTested, cause: "only the backend knows"},
-		{name: "a forged POST that is answered with other members", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"error": "no"}`)}, outcome: NotTested, cause: "only the backend knows"},
-		{name: "a forged POST with the handler's text", e: post, what: forged, answers: []*answer{ok, recorded(403, `Forbidden{"ok": true, "id": 1}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
-		{name: "a forged POST, and the publisher's own fails", e: post, what: forged, answers: []*answer{recorded(500, ""), recorded(403, "")}, outcome: NotTested, cause: "status 500"},
-		{name: "a forged POST, and too many requests", e: post, what: forged, answers: []*answer{ok, recorded(429, "")}, outcome: NotTested, cause: "limits requests"},
-		{name: "the publisher's own POST gets too many requests", e: post, what: forged, answers: []*answer{recorded(429, ""), recorded(403, "")}, outcome: NotTested, cause: "limits requests"},
+		{name: "a forged POST that is redirected elsewhere", e: post, what: forged,
+			answers: []*answer{ok, recorded(303, "", "Location: /denied")}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST after which the handler fails", e: post, what: forged, answers: []*answer{ok, recorded(500, "")},
+			outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST with the handler's text and another number", e: post, what: forged,
+			answers: []*answer{ok, recorded(403, `Forbidden{"ok": true, "id": 2}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST with another word", e: post, what: forged,
+			answers: []*answer{recorded(200, `{"status": "saved"}`), recorded(200, `{"status": "denied"}`)}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST that is answered the same", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": true, "id": 2}`)},
+			outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST that is answered otherwise", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": false, "id": 2}`)},
+			outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST that is answered with other members", e: post, what: forged,
+			answers: []*answer{ok, recorded(200, `{"error": "no"}`)}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST with the handler's text", e: post, what: forged,
+			answers: []*answer{ok, recorded(403, `Forbidden{"ok": true, "id": 1}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST, and the publisher's own fails", e: post, what: forged, answers: []*answer{recorded(500, ""), recorded(403, "")},
+			outcome: NotTested, cause: "status 500"},
+		{name: "a forged POST, and too many requests", e: post, what: forged, answers: []*answer{ok, recorded(429, "")}, outcome: NotTested,
+			cause: "limits requests"},
+		{name: "the publisher's own POST gets too many requests", e: post, what: forged, answers: []*answer{recorded(429, ""), recorded(403, "")},
+			outcome: NotTested, cause: "limits requests"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answers := map[string][]*answer{}
@@ -127,7 +146,8 @@ func TestWhatAnswersProve(t *testing.T) {
 				answers[test.what] = test.answers
 			}
 			got := judgedCell(t, test.e, answers, test.change)[test.what]
-			if got.Outcome != test.outcome || test.outcome == Problem && !slices.Equal(got.Causes, []ID{ID(test.cause)}) || test.outcome == NotTested && !strings.Contains(got.Reason, test.cause) {
+			if got.Outcome != test.outcome || test.outcome == Problem && !slices.Equal(got.Causes, []ID{ID(test.cause)}) ||
+				test.outcome == NotTested && !strings.Contains(got.Reason, test.cause) {
 				t.Errorf("%s %q %q; want %s %q", got.Outcome, got.Causes, got.Reason, test.outcome, test.cause)
 			}
 		})
@@ -395,30 +415,51 @@ func TestWhatScopesExplain(t *testing.T) {
 		trials []*trial
 		want   ID // "" if it is none
 	}{
-		{"any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, yes)), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, AnyOriginAllowed},
-		{"any origin that it claims to be", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, no)), broken(LookalikeAllowed, KindLookalikes, "https://a.example", with(own, no), with([]string{"https://a.example"}, yes))}, SourceOriginTrusted},
-		{"the claim", []*trial{broken(SourceOriginTrusted, KindClaims, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)}, SourceOriginTrusted},
-		{"the claim, which another one does not need", []*trial{broken(SourceOriginTrusted, KindClaims, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
-		{"a claim on a cache where any publisher is allowed", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google), broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)}, LookalikeAllowed},
-		{"any publisher, on the same cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google)}, AnyPublisherAllowed},
-		{"any publisher, on another cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, bing)}, SourceOriginTrusted},
+		{"any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, yes)),
+			broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, AnyOriginAllowed},
+		{"any origin that it claims to be", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, no)),
+			broken(LookalikeAllowed, KindLookalikes, "https://a.example", with(own, no), with([]string{"https://a.example"}, yes))}, SourceOriginTrusted},
+		{"the claim", []*trial{broken(SourceOriginTrusted, KindClaims, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)},
+			SourceOriginTrusted},
+		{"the claim, which another one does not need", []*trial{broken(SourceOriginTrusted, KindClaims, evil),
+			broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
+		{"a claim on a cache where any publisher is allowed",
+			[]*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google),
+				broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)}, LookalikeAllowed},
+		{"any publisher, on the same cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google)},
+			AnyPublisherAllowed},
+		{"any publisher, on another cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, bing)},
+			SourceOriginTrusted},
 		{"any publisher, and another kind", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(PortAllowed, KindOwnHosts, google)}, PortAllowed},
-		{"any prefix, on the same cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, google)}, PrefixLookalikeAllowed},
-		{"any prefix, on another cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, bing)}, NaivePrefixAllowed},
-		{"no claim", []*trial{broken(NoClaimAllowed, KindSites, evil, with(nil, yes)), broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))}, NoClaimAllowed},
-		{"no claim on a cache", []*trial{broken(NoClaimAllowed, KindPublishers, google, with(nil, yes)), broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))}, NullAllowed},
-		{"AMP-Same-Origin", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginHeaderPreferred, KindSameOrigin, evil)}, SameOriginHeaderTrusted},
+		{"any prefix, on the same cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, google)},
+			PrefixLookalikeAllowed},
+		{"any prefix, on another cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, bing)},
+			NaivePrefixAllowed},
+		{"no claim", []*trial{broken(NoClaimAllowed, KindSites, evil, with(nil, yes)), broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))},
+			NoClaimAllowed},
+		{"no claim on a cache", []*trial{broken(NoClaimAllowed, KindPublishers, google, with(nil, yes)),
+			broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))}, NullAllowed},
+		{"AMP-Same-Origin", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginHeaderPreferred, KindSameOrigin, evil)},
+			SameOriginHeaderTrusted},
 		{"no Referer", []*trial{broken(NoRefererAllowed, KindReferer, evil), broken(NullAllowed, KindNull, "null")}, NoRefererAllowed},
-		{"no Referer, and a look-alike", []*trial{broken(NoRefererAllowed, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
+		{"no Referer, and a look-alike", []*trial{broken(NoRefererAllowed, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")},
+			LookalikeAllowed},
 		{"the Referer", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, ownOrigin+".a.example")}, RefererTrusted},
-		{"the Referer, and another site", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
-		{"any text behind an origin", []*trial{broken(LookalikeAllowed, KindLookalikes, ownOrigin+"."+evilHost), broken(DeadCacheAllowed, KindFormer, ownOrigin+"."+formerCache)}, LookalikeAllowed},
-		{"a look-alike of another kind", []*trial{broken(LookalikeAllowed, KindLookalikes, "https://a.example"), broken(DeadCacheAllowed, KindFormer, ownOrigin+"."+formerCache)}, DeadCacheAllowed},
+		{"the Referer, and another site", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")},
+			LookalikeAllowed},
+		{"any text behind an origin", []*trial{broken(LookalikeAllowed, KindLookalikes, ownOrigin+"."+evilHost),
+			broken(DeadCacheAllowed, KindFormer, ownOrigin+"."+formerCache)}, LookalikeAllowed},
+		{"a look-alike of another kind", []*trial{broken(LookalikeAllowed, KindLookalikes, "https://a.example"),
+			broken(DeadCacheAllowed, KindFormer, ownOrigin+"."+formerCache)}, DeadCacheAllowed},
 		{"AMP-Same-Origin may be sent", []*trial{broken(SameOriginGranted, KindSameOrigin, google)}, ""},
-		{"AMP-Same-Origin may be sent, and is trusted", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginGranted, KindSameOrigin, google)}, SameOriginGranted},
-		{"AMP-Same-Origin may be sent, to every origin", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginGranted, KindSameOrigin, google)}, ""},
+		{"AMP-Same-Origin may be sent, and is trusted", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil),
+			broken(SameOriginGranted, KindSameOrigin, google)}, SameOriginGranted},
+		{"AMP-Same-Origin may be sent, to every origin",
+			[]*trial{broken(AnyOriginAllowed, KindSites, evil), broken(SameOriginHeaderTrusted, KindSameOrigin, evil),
+				broken(SameOriginGranted, KindSameOrigin, google)}, ""},
 		{"another host of the publisher", []*trial{broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, ""},
-		{"every host, and another one of the publisher", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, AnyOriginAllowed},
+		{"every host, and another one of the publisher",
+			[]*trial{broken(AnyOriginAllowed, KindSites, evil), broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, AnyOriginAllowed},
 		{"a forged POST, and any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(UnsafeReachesHandler, KindForged, evil)}, UnsafeReachesHandler},
 	} {
 		c := &cell{own: ownOrigin, trials: test.trials, subject: subject{publisher: publisher}}
@@ -446,7 +487,8 @@ func with(claims []string, a *answer) asked { return asked{step: step{claims: cl
 
 // What is known is not counted in the summary.
 func TestKnownFindingsAreNotCounted(t *testing.T) {
-	r := &Report{Findings: []Finding{{ID: NullAllowed, Severity: High}, {ID: HTTPAllowed, Severity: Medium}, {ID: PortAllowed, Severity: Low}, {ID: VaryMissing, Severity: Medium}}}
+	r := &Report{Findings: []Finding{{ID: NullAllowed, Severity: High}, {ID: HTTPAllowed, Severity: Medium}, {ID: PortAllowed, Severity: Low},
+		{ID: VaryMissing, Severity: Medium}}}
 	r.Know(func(f Finding) bool { return f.ID == NullAllowed || f.ID == VaryMissing })
 	if s := r.Summary; s.High != 0 || s.Medium != 1 || s.Low != 1 || !r.Findings[0].Known || r.Findings[1].Known {
 		t.Errorf("%+v", r)

@@ -23,7 +23,8 @@ func TestEachMistakeIsFound(t *testing.T) {
 			server := httptest.NewServer(c.Backend())
 			defer server.Close()
 			c.Endpoint.URL = server.URL + "/"
-			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie, Timeout: time.Minute, MaxTime: time.Hour})
+			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher},
+				Unsafe: c.Unsafe, Cookie: c.Cookie, Timeout: time.Minute, MaxTime: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +39,8 @@ func TestEachMistakeIsFound(t *testing.T) {
 				if slices.Contains(trial.Causes, probe.CachedWrongOrigin) && trial.Kind == probe.KindPage && (trial.Works || trial.Reason == "") {
 					t.Errorf("a page works that gets another's answer: %+v", trial)
 				}
-				if slices.Contains(trial.Causes, "acao-missing") && trial.Kind == probe.KindPage && trial.Reason == "" || trial.Outcome == probe.Fine && trial.Reason != "" {
+				if slices.Contains(trial.Causes, "acao-missing") && trial.Kind == probe.KindPage && trial.Reason == "" || trial.Outcome == probe.Fine &&
+					trial.Reason != "" {
 					t.Errorf("the reason is not that of the outcome: %+v", trial)
 				}
 			}
@@ -75,7 +77,8 @@ func TestEachMistakeAboutEmailsIsFound(t *testing.T) {
 			server := httptest.NewServer(c.Backend)
 			defer server.Close()
 			endpoint := probe.Endpoint{URL: server.URL + "/", Method: "GET", Answer: probe.AnswerJSON}
-			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{endpoint}, Senders: []string{probetest.Sender}, Timeout: time.Minute, MaxTime: time.Hour})
+			report, err := probe.Run(t.Context(), probe.Config{Endpoints: []probe.Endpoint{endpoint}, Senders: []string{probetest.Sender},
+				Timeout: time.Minute, MaxTime: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +162,8 @@ func TestTheEstimateOfARightBackendIsExact(t *testing.T) {
 	}
 	for _, c := range probetest.Cases() {
 		if want := map[string]int{"right": 171, "ampcors": 171, "ampcors, a form": 186}[c.Name]; want > 0 {
-			check(c.Name, c.Backend(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Caches: cacheurl.DefaultCaches()[:2], Unsafe: c.Unsafe, Cookie: c.Cookie}, want)
+			check(c.Name, c.Backend(), probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher},
+				Caches: cacheurl.DefaultCaches()[:2], Unsafe: c.Unsafe, Cookie: c.Cookie}, want)
 		}
 	}
 	for _, c := range probetest.EmailCases() {

@@ -42,7 +42,8 @@ func TestCurlLinesAreRight(t *testing.T) {
 	p := &prober{cfg: Config{Header: http.Header{"X-Api-Key": {"secret"}}, Cookie: "session=secret"}}
 	p.client = newClient(p.cfg)
 	p.client.trusted["https://a.example"] = true
-	line := p.curl(request{method: "POST", url: "https://a.example/?q='$(id)'", origin: "https://b.example", body: "it's", credentials: true, header: http.Header{"Content-Type": {"text/plain"}}})
+	line := p.curl(request{method: "POST", url: "https://a.example/?q='$(id)'", origin: "https://b.example", body: "it's", credentials: true,
+		header: http.Header{"Content-Type": {"text/plain"}}})
 	want := `curl -gsi -X POST -H 'Origin: https://b.example' -H 'Content-Type: text/plain' -H "X-Api-Key: $X_API_KEY" -H "Cookie: $COOKIE" --data-raw 'it'\''s' 'https://a.example/?q='\''$(id)'\'''`
 	if line != want {
 		t.Errorf("got\n%s\nwant\n%s", line, want)
@@ -62,14 +63,16 @@ func TestCheckCORS(t *testing.T) {
 	}{
 		{name: "echo", header: http.Header{"Access-Control-Allow-Origin": {origin}}},
 		{name: "star", header: http.Header{"Access-Control-Allow-Origin": {"*"}}},
-		{name: "star with credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {"*"}, "Access-Control-Allow-Credentials": {"true"}}, want: "does not allow requests with credentials"},
+		{name: "star with credentials", credentials: true,
+			header: http.Header{"Access-Control-Allow-Origin": {"*"}, "Access-Control-Allow-Credentials": {"true"}}, want: "does not allow requests with credentials"},
 		{name: "nothing", header: http.Header{}, want: "there is no Access-Control-Allow-Origin"},
 		{name: "two lines", header: http.Header{"Access-Control-Allow-Origin": {origin, origin}}, want: "https://a.example, https://a.example"},
 		{name: "another case", header: http.Header{"Access-Control-Allow-Origin": {"https://A.example"}}, want: "not"},
 		{name: "a slash", header: http.Header{"Access-Control-Allow-Origin": {origin + "/"}}, want: "not"},
 		{name: "credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"true"}}},
 		{name: "no credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}}, want: "no Access-Control-Allow-Credentials"},
-		{name: "TRUE", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"TRUE"}}, want: `not "true"`},
+		{name: "TRUE", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"TRUE"}},
+			want: `not "true"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := checkCORS(origin, test.credentials, test.header)
@@ -102,8 +105,10 @@ func TestCheckPreflight(t *testing.T) {
 		{name: "a header in another case", method: "POST", headers: []string{"x-a"}, status: 200, header: header("", "X-A")},
 		{name: "another header", method: "POST", headers: []string{"x-a"}, status: 200, header: header("", "x-b"), want: "does not have x-a"},
 		{name: "stars", method: "PUT", headers: []string{"x-a"}, status: 200, header: header("*", "*")},
-		{name: "stars with credentials", credentials: true, method: "POST", headers: []string{"x-a"}, status: 200, header: header("*", "*"), want: "does not have x-a"},
-		{name: "a star for Authorization", method: "POST", headers: []string{"authorization"}, status: 200, header: header("*", "*"), want: "does not have authorization"},
+		{name: "stars with credentials", credentials: true, method: "POST", headers: []string{"x-a"}, status: 200, header: header("*", "*"),
+			want: "does not have x-a"},
+		{name: "a star for Authorization", method: "POST", headers: []string{"authorization"}, status: 200, header: header("*", "*"),
+			want: "does not have authorization"},
 		{name: "an error", method: "POST", status: 404, header: header("", ""), want: "404"},
 		{name: "no list", method: "PUT", status: 200, header: header("PUT POST", ""), want: "not a list of names"},
 	} {
@@ -308,7 +313,8 @@ func TestOnlySafeMethodsAreSent(t *testing.T) {
 		t.Errorf("sent %v", methods)
 	}
 	for _, trial := range report.Trials {
-		isSent := trial.Method == "GET" || trial.Kind.IsHostile() && trial.What != "a program with another site's Origin and AMP-Same-Origin" && trial.Kind != KindForged && trial.Outcome != NotTested
+		isSent := trial.Method == "GET" || trial.Kind.IsHostile() && trial.What != "a program with another site's Origin and AMP-Same-Origin" &&
+			trial.Kind != KindForged && trial.Outcome != NotTested
 		if !isSent && (trial.Outcome != NotTested || !trial.ByChoice) {
 			t.Errorf("%+v", trial)
 		}
@@ -367,7 +373,8 @@ func TestSecretsStay(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Cookie: "session=c00kie", Header: http.Header{"X-Api-Key": {secret}, "Authorization": {"Bearer s3cret"}}})
+	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Cookie: "session=c00kie",
+		Header: http.Header{"X-Api-Key": {secret}, "Authorization": {"Bearer s3cret"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +390,8 @@ func TestSecretsStay(t *testing.T) {
 	if want := "Your headers and cookies were sent to " + server.URL + ", and to no other host."; !slices.Contains(report.Notes, want) {
 		t.Errorf("the report does not say %q: %q", want, report.Notes)
 	}
-	if i := slices.IndexFunc(report.Findings, func(f Finding) bool { return f.Endpoint == third.URL+"/x" }); i < 0 || strings.Contains(report.Findings[i].Curl, "$") {
+	if i := slices.IndexFunc(report.Findings, func(f Finding) bool { return f.Endpoint == third.URL+"/x" }); i < 0 ||
+		strings.Contains(report.Findings[i].Curl, "$") {
 		t.Errorf("no command line for another host, or one with credentials: %+v", report.Findings)
 	}
 }
@@ -428,7 +436,8 @@ func TestFoundDocumentsGetNoSecrets(t *testing.T) {
 		io.WriteString(w, "<html amp>")
 	}))
 	defer other.Close()
-	report, err := Run(t.Context(), Config{FoundDocuments: []string{other.URL + "/x"}, Publishers: []string{publisher}, Cookie: "session=1", Header: http.Header{"Authorization": {"Bearer s3cret"}}})
+	report, err := Run(t.Context(), Config{FoundDocuments: []string{other.URL + "/x"}, Publishers: []string{publisher}, Cookie: "session=1",
+		Header: http.Header{"Authorization": {"Bearer s3cret"}}})
 	if err != nil || !asked || slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "were sent to") }) {
 		t.Errorf("asked: %t, %v, %+v", asked, err, report)
 	}
@@ -439,13 +448,15 @@ func TestSecretsOfFormsStay(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/":
-			fmt.Fprintf(w, `<form action-xhr="/search"><input type="hidden" name="token" value="%s"></form><amp-list src="/{{%[1]s}}"></amp-list>`, html.EscapeString(r.Header.Get("X-Token")))
+			fmt.Fprintf(w, `<form action-xhr="/search"><input type="hidden" name="token" value="%s"></form><amp-list src="/{{%[1]s}}"></amp-list>`,
+				html.EscapeString(r.Header.Get("X-Token")))
 		case r.Method == http.MethodOptions:
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Header: http.Header{"X-Token": {"s3cret!(x)'&y"}},
+	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher},
+		Header: http.Header{"X-Token": {"s3cret!(x)'&y"}},
 		Cookie: "session=1", PageHeader: http.Header{"X-Page": {"1"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -464,7 +475,9 @@ func TestSecretsAreRemovedFirst(t *testing.T) {
 		fmt.Sprintf("%q", `raw"cookie\`),
 		url.QueryEscape(`raw"cookie\`),
 	} {
-		if got := c.describe(request{method: "GET"}, &response{Status: 302, Header: http.Header{"Location": {text}}}); strings.Contains(strings.ToLower(strings.Join(got, "\n")), "abcdefg") || strings.Contains(strings.Join(got, "\n"), "cookie") {
+		if got := c.describe(request{method: "GET"}, &response{Status: 302,
+			Header: http.Header{"Location": {text}}}); strings.Contains(strings.ToLower(strings.Join(got,
+			"\n")), "abcdefg") || strings.Contains(strings.Join(got, "\n"), "cookie") {
 			t.Errorf("%q is in %q", text, got)
 		}
 	}
@@ -523,7 +536,8 @@ func TestAnAmbiguousPrefixMustBeDenied(t *testing.T) {
 		}
 		server := httptest.NewServer(mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })))
 		defer server.Close()
-		report, err := Run(t.Context(), Config{Publishers: []string{"www.lāstekas.lv"}, Endpoints: []Endpoint{{URL: server.URL, Component: "endpoint", Method: "GET", Credentials: true, Answer: AnswerJSON}}})
+		report, err := Run(t.Context(), Config{Publishers: []string{"www.lāstekas.lv"},
+			Endpoints: []Endpoint{{URL: server.URL, Component: "endpoint", Method: "GET", Credentials: true, Answer: AnswerJSON}}})
 		if err != nil || (len(report.Findings) > 0) != isAllowed || isAllowed && report.Findings[0].ID != "twin-allowed" {
 			t.Errorf("allowed: %t: %v, %+v", isAllowed, err, report)
 		}
@@ -554,7 +568,8 @@ func TestWithoutCachesOnlyOwnPagesMustWork(t *testing.T) {
 		want    []ID
 	}{
 		{"ampcors", mw.Wrap(json), nil},
-		{"every page on a cache", allowing(func(origin string) bool { return origin == own || strings.HasSuffix(origin, ".cdn.ampproject.org") }), []ID{AnyPublisherAllowed}},
+		{"every page on a cache", allowing(func(origin string) bool { return origin == own || strings.HasSuffix(origin, ".cdn.ampproject.org") }),
+			[]ID{AnyPublisherAllowed}},
 		{"nobody", allowing(func(string) bool { return false }), []ID{ACAOMissing}},
 	} {
 		server := httptest.NewServer(test.backend)
@@ -661,7 +676,8 @@ func TestADocumentIsParsedWithinLimits(t *testing.T) {
 	}))
 	defer server.Close()
 	cfg := Config{Documents: []string{server.URL}, Publishers: []string{publisher}}
-	if report, err := Plan(t.Context(), cfg); err != nil || len(report.Untested) != 1 || !strings.Contains(report.Untested[0].Reason, "longer than 1048576 bytes") {
+	if report, err := Plan(t.Context(), cfg); err != nil || len(report.Untested) != 1 ||
+		!strings.Contains(report.Untested[0].Reason, "longer than 1048576 bytes") {
 		t.Errorf("more than 1 MiB: %+v, %v", report, err)
 	}
 	cfg.MaxAnswer = 2 << 20
@@ -680,7 +696,8 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 		{name: "amp", document: `<!doctype html><html amp><head><script async src="https://cdn.ampproject.org/v0.js"></script><body>`},
 		{name: "a lightning", document: `<html ⚡ lang=en><head><script type=module src="https://cdn.ampproject.org/v0.mjs"></script><body>`},
 		{name: "a lightning with a variation selector", document: "<html ⚡\ufe0f><script src=https://amp.example/rtv/1/v0.js></script><body>"},
-		{name: "without the runtime", document: "<html amp><script src=https://cdn.ampproject.org/v0/amp-list-0.1.js></script><body>", note: "(83 bytes) is not an AMP document: it has no script of the AMP runtime"},
+		{name: "without the runtime", document: "<html amp><script src=https://cdn.ampproject.org/v0/amp-list-0.1.js></script><body>",
+			note: "(83 bytes) is not an AMP document: it has no script of the AMP runtime"},
 		{name: "not AMP", document: "<html lang=en><body amp>", note: "redirects its readers to the canonical page"},
 		{name: "for email", document: "<html ⚡4email><body>", err: "it is an AMP email, whose requests a reader's mail client makes: use --sender"},
 		{name: "for email, in letters", document: "<!doctype html><html amp4email data-css-strict><body>", err: "use --sender"},

@@ -40,8 +40,9 @@ var ownRules = []rule{
 		remedy: "Configure the cache to follow Vary and Cache-Control, to put Origin and the whole URL into its key, or not to keep these answers. Then empty it. Send Vary: Origin with every answer, even if the request has no Origin, and the CORS headers with GET as well as with OPTIONS.",
 		group:  KindPage, callers: (*cell).ownPages},
 	{id: RevalidationWrongOrigin, severity: High, title: "a 304 names another origin",
-		remedy: "The headers of a 304 replace those in the browser's cache, so that the page can no longer read the answer. " + echo + " Send the same with status 304, or no Access-Control-Allow-Origin.",
-		group:  KindRevalidate, callers: ownPage("the publisher's page, which revalidates its answer", (*cell).revalidating), breaks: (*cell).revalidates},
+		remedy: "The headers of a 304 replace those in the browser's cache, so that the page can no longer read the answer. " + echo +
+			" Send the same with status 304, or no Access-Control-Allow-Origin.",
+		group: KindRevalidate, callers: ownPage("the publisher's page, which revalidates its answer", (*cell).revalidating), breaks: (*cell).revalidates},
 	{id: userAgentMatters,
 		group: KindUserAgent, callers: ownPage("the publisher's page, as "+userAgent, (*cell).asOurselves), breaks: (*cell).isAnsweredAsOurselves},
 	{id: BrowserRefused, severity: Medium, title: "the publisher's page does not work in some browsers",

@@ -307,7 +307,8 @@ func (c *cell) checkDenial(ctx context.Context, group []*trial) error {
 		return fmt.Errorf("the request of another website, which is repeated as a control, failed: %w", now.err)
 	}
 	if now.status() != first.status() || now.isReadable() != first.isReadable() {
-		return fmt.Errorf("another website is answered with status %d now, and was with %d at first: perhaps the backend takes this program for an attacker", now.status(), first.status())
+		return fmt.Errorf("another website is answered with status %d now, and was with %d at first: perhaps the backend takes this program for an attacker",
+			now.status(), first.status())
 	}
 	return nil
 }

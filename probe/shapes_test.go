@@ -10,7 +10,8 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// TestWhichRequestsAShapeSends gives answers to the requests of each shape: + is readable, - is not, 5 is an error of the server, and ! is none at all. What is sent
+// TestWhichRequestsAShapeSends gives answers to the requests of each shape: + is readable, - is not, 5 is an error of
+// the server, and ! is none at all. What is sent
 // for them is written as its role or claim.
 func TestWhichRequestsAShapeSends(t *testing.T) {
 	e := Endpoint{URL: "https://api.example.org/", Method: "GET", Answer: AnswerJSON}
@@ -18,7 +19,8 @@ func TestWhichRequestsAShapeSends(t *testing.T) {
 	cellOf := func(e *Endpoint) *cell {
 		p := &prober{cfg: Config{Caches: cacheurl.DefaultCaches(), Unsafe: true}}
 		control := recorded(200, "{}")
-		return &cell{p: p, e: e, own: ownOrigin, subject: subject{publisher: publisher}, control: &trial{caller: caller{page: page{origin: "https://control"}}, asked: []asked{{answer: control}}}}
+		return &cell{p: p, e: e, own: ownOrigin, subject: subject{publisher: publisher},
+			control: &trial{caller: caller{page: page{origin: "https://control"}}, asked: []asked{{answer: control}}}}
 	}
 	c, post := cellOf(&e), cellOf(&preflighted)
 	claims := func(s step) string {
@@ -28,7 +30,8 @@ func TestWhichRequestsAShapeSends(t *testing.T) {
 		}
 		return text
 	}
-	roles := map[role]string{told: "told", fresh: "fresh", repeated: "repeated", freshAgain: "freshAgain", freshLast: "freshLast", stored: "stored", revalidated: "revalidated",
+	roles := map[role]string{told: "told", fresh: "fresh", repeated: "repeated", freshAgain: "freshAgain", freshLast: "freshLast",
+		stored: "stored", revalidated: "revalidated",
 		usual: "usual", changed: "changed", usualAgain: "usualAgain", changedAgain: "changedAgain", publishers: "own", forged: "forged"}
 	for _, test := range []struct {
 		name    string

@@ -157,7 +157,8 @@ func checkEmailHeaders(t *testing.T, got, want http.Header) {
 // checkWebsiteHeaders fails if Config.Email changed the response to a website by more than Vary.
 func checkWebsiteHeaders(t *testing.T, method string, got, plain http.Header) {
 	t.Helper()
-	if vary := got["Vary"]; len(vary) != 1 || !strings.HasSuffix(vary[0], ", AMP-Email-Sender") || strings.Contains(vary[0], "Request-Method") != (method == http.MethodOptions) {
+	if vary := got["Vary"]; len(vary) != 1 || !strings.HasSuffix(vary[0], ", AMP-Email-Sender") ||
+		strings.Contains(vary[0], "Request-Method") != (method == http.MethodOptions) {
 		t.Fatalf("Vary is %q", vary)
 	}
 	delete(got, "Vary")

@@ -187,7 +187,8 @@ func checkCORSHeaders(t *testing.T, m *ampcors.Middleware, cfg ampcors.Config, r
 			}
 		}
 	}
-	if slices.Contains(h["Access-Control-Allow-Headers"], "*") || strings.Contains(strings.ToLower(h.Get("Access-Control-Allow-Headers")), "amp-same-origin") && d.Reason != ampcors.ReasonOwnOrigin {
+	if slices.Contains(h["Access-Control-Allow-Headers"], "*") ||
+		strings.Contains(strings.ToLower(h.Get("Access-Control-Allow-Headers")), "amp-same-origin") && d.Reason != ampcors.ReasonOwnOrigin {
 		t.Fatalf("Access-Control-Allow-Headers = %q for %s", h["Access-Control-Allow-Headers"], d.Reason)
 	}
 	if cred := h["Access-Control-Allow-Credentials"]; len(cred) > 0 && !cfg.Credentialed {

@@ -44,7 +44,8 @@ func wantDenied(t *testing.T, m *ampcors.Middleware, origin string, want ampcors
 
 func TestThreatAnotherPublishersPageOnARealCache(t *testing.T) {
 	m := mwtest.New(t, mwtest.Config())
-	for _, publisher := range []string{"evil.example", "example.com", "www.example.com.evil.example", "wwwexample.com", "www-example.com", "www.example-com.evil", "example.net", "evilexample.net"} {
+	for _, publisher := range []string{"evil.example", "example.com", "www.example.com.evil.example", "wwwexample.com", "www-example.com",
+		"www.example-com.evil", "example.net", "evilexample.net"} {
 		t.Run(publisher, func(t *testing.T) {
 			origins, err := cacheurl.Origins(publisher)
 			if err != nil {
@@ -252,9 +253,11 @@ func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
 		r.Header.Set("Origin", mwtest.EvilOrigin)
 	}
 	rec := httptest.NewRecorder()
-	mwtest.New(t, cfg).Handle(rec, &http.Request{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")})
+	mwtest.New(t, cfg).Handle(rec, &http.Request{Method: "OPTIONS",
+		Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")})
 	h := rec.Header()
-	if h.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin || h.Get("Access-Control-Allow-Methods") != "POST" || h.Get("Access-Control-Allow-Headers") != "content-type" {
+	if h.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin || h.Get("Access-Control-Allow-Methods") != "POST" ||
+		h.Get("Access-Control-Allow-Headers") != "content-type" {
 		t.Errorf("granted %v", h)
 	}
 }
@@ -282,7 +285,8 @@ func TestThreatLineBreaks(t *testing.T) {
 
 func TestThreatTwoOriginLines(t *testing.T) {
 	m := mwtest.New(t, mwtest.Config())
-	for _, origins := range [][]string{{mwtest.CacheOrigin, mwtest.EvilOrigin}, {mwtest.EvilOrigin, mwtest.CacheOrigin}, {mwtest.CacheOrigin, mwtest.CacheOrigin}, {mwtest.CacheOrigin, ""}} {
+	for _, origins := range [][]string{{mwtest.CacheOrigin, mwtest.EvilOrigin}, {mwtest.EvilOrigin, mwtest.CacheOrigin},
+		{mwtest.CacheOrigin, mwtest.CacheOrigin}, {mwtest.CacheOrigin, ""}} {
 		t.Run(fmt.Sprint(origins), func(t *testing.T) {
 			for _, method := range []string{"GET", "POST", "OPTIONS"} {
 				rec, handler := httptest.NewRecorder(), new(mwtest.Spy)
@@ -357,7 +361,8 @@ func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.MailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=news@example.com"}},
 		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)},
 		{Method: "GET", Header: mwtest.Headers()},
-		{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")},
+		{Method: "OPTIONS", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST",
+			"Access-Control-Request-Headers: content-type")},
 		{Method: "POST", Header: mwtest.Headers("Origin: " + mwtest.EvilOrigin)},
 	} {
 		var first http.Header
@@ -451,7 +456,8 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	work(func() { m.Explain(origins[rand.IntN(len(origins))]) })
 	reached := func() bool {
 		s := m.Stats().Requests
-		return ofOne.Load() > 100 && ofTwo.Load() > 100 && s[ampcors.ReasonCacheOrigin] > 100 && s[ampcors.ReasonCacheOriginHash] > 100 && s[ampcors.ReasonOwnOrigin] > 100 &&
+		return ofOne.Load() > 100 && ofTwo.Load() > 100 && s[ampcors.ReasonCacheOrigin] > 100 && s[ampcors.ReasonCacheOriginHash] > 100 &&
+			s[ampcors.ReasonOwnOrigin] > 100 &&
 			s[ampcors.ReasonPublisherNotAllowed] > 100 && s[ampcors.ReasonHashNotKnown] > 100 && s[ampcors.ReasonUnknownHost] > 100
 	}
 	for start := time.Now(); !reached() && time.Since(start) < time.Minute; {
@@ -493,7 +499,8 @@ func TestThreatAPublicSuffixWildcard(t *testing.T) {
 // strings that share the memory of a connection's buffer.
 func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 	listed := mwtest.New(t, mwtest.Config())
-	for _, origin := range []string{mwtest.CacheOrigin, mwtest.HashOrigin, mwtest.WildOrigin, mwtest.OwnOrigin, "https://blog.example.net", mwtest.IDNOrigin, "https://xn--bcher-kva.ch", mwtest.EvilOrigin, mwtest.UnknownHashOrigin} {
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.HashOrigin, mwtest.WildOrigin, mwtest.OwnOrigin, "https://blog.example.net",
+		mwtest.IDNOrigin, "https://xn--bcher-kva.ch", mwtest.EvilOrigin, mwtest.UnknownHashOrigin} {
 		t.Run(origin, func(t *testing.T) {
 			want := listed.CheckOrigin(origin)
 			cfg, s := mwtest.WithSource(t, mwtest.Config())
@@ -534,7 +541,8 @@ func TestThreatsOverARealConnection(t *testing.T) {
 		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.CacheOrigin + "\r\norigin: " + mwtest.CacheOrigin + "\r\n", status: "403"},
 		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.EvilOrigin + "\r\nAMP-Same-Origin: true\r\n", status: "403"},
 		{request: "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "204"},
-		{request: "OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "200"}, // net/http's own answer
+		{request: "OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n",
+			status: "200"}, // net/http's own answer
 	} {
 		t.Run(test.request, func(t *testing.T) {
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -549,7 +557,8 @@ func TestThreatsOverARealConnection(t *testing.T) {
 			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+test.status) {
 				t.Errorf("%q is answered %.60q, %v; want %s", test.request, answer, err, test.status)
 			}
-			if allowed := test.status != "403" && strings.Contains(test.request, "rigin: https"); allowed != strings.Contains(string(answer), "Access-Control-Allow-Origin: "+mwtest.CacheOrigin) && test.status != "200" {
+			if allowed := test.status != "403" && strings.Contains(test.request, "rigin: https"); allowed != strings.Contains(string(answer),
+				"Access-Control-Allow-Origin: "+mwtest.CacheOrigin) && test.status != "200" {
 				t.Errorf("%q is answered %q", test.request, answer)
 			}
 		})

@@ -79,7 +79,8 @@ func TestNotesAndSourcesAreThere(t *testing.T) {
 				for _, source := range form.Published {
 					sources[source] = true
 				}
-				if form.Denied != (form.Note != "" && form.Note != "before 2020") && v.Problem == "" || v.Problem != "" && len(form.By)+len(form.Published) > 0 && v.Note == "" {
+				if form.Denied != (form.Note != "" && form.Note != "before 2020") && v.Problem == "" || v.Problem != "" &&
+					len(form.By)+len(form.Published) > 0 && v.Note == "" {
 					t.Errorf("%s: %q as %q has no note", name, v.Domain, form.Prefix)
 				}
 			}

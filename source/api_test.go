@@ -38,18 +38,23 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 	}{
 		{want: []string{"source: Database.PublisherByDomain is nil; want a function"}},
 		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: -1}, want: []string{"source: Database.Shards is -1; want 0 to 1024"}},
-		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: 1025}, want: []string{"source: Database.Shards is 1025; want 0 to 1024", "source: Database.Shards is set, but Shard is nil; want a function"}},
-		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxEntries: -1}, want: []string{
-			"ampcors: ttl \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
-			"ampcors: negativeTTL \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
-			"ampcors: maxStale \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
-			"ampcors: timeout \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
-			"ampcors: maxConcurrent \"-1\" is negative; want a number, or 0 for the default",
-			"ampcors: maxEntries \"-1\" is negative; want a number, or 0 for the default",
-		}},
-		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{Timeout: 720*time.Hour + 1}, want: []string{"ampcors: timeout \"720h0m0.000000001s\" is too long; want 720h at most"}},
-		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{MaxStale: time.Minute - 1}, want: []string{"ampcors: maxStale \"59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
-		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1}, want: []string{"ampcors: maxStale \"59m59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: 1025},
+			want: []string{"source: Database.Shards is 1025; want 0 to 1024", "source: Database.Shards is set, but Shard is nil; want a function"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)},
+			options: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxEntries: -1}, want: []string{
+				"ampcors: ttl \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+				"ampcors: negativeTTL \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+				"ampcors: maxStale \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+				"ampcors: timeout \"-1ns\" is negative; want a duration such as 30s, or 0 for the default",
+				"ampcors: maxConcurrent \"-1\" is negative; want a number, or 0 for the default",
+				"ampcors: maxEntries \"-1\" is negative; want a number, or 0 for the default",
+			}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{Timeout: 720*time.Hour + 1},
+			want: []string{"ampcors: timeout \"720h0m0.000000001s\" is too long; want 720h at most"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{MaxStale: time.Minute - 1},
+			want: []string{"ampcors: maxStale \"59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1},
+			want: []string{"ampcors: maxStale \"59m59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
 	} {
 		t.Run(fmt.Sprint(test.want), func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +64,8 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		})
 	}
 	const most = 720 * time.Hour
-	for _, options := range []source.Config{{}, {TTL: time.Hour}, {TTL: time.Hour, MaxStale: time.Hour}, {MaxStale: time.Minute}, {TTL: most, NegativeTTL: most, MaxStale: most, Timeout: most}, {MaxEntries: 1, MaxConcurrent: 1}} {
+	for _, options := range []source.Config{{}, {TTL: time.Hour}, {TTL: time.Hour, MaxStale: time.Hour}, {MaxStale: time.Minute},
+		{TTL: most, NegativeTTL: most, MaxStale: most, Timeout: most}, {MaxEntries: 1, MaxConcurrent: 1}} {
 		if err := options.Validate(); err != nil {
 			t.Errorf("%+v: %v", options, err)
 		}
@@ -73,7 +79,8 @@ func TestTheDefaultMaxStale(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Minute: 10 * time.Minute, time.Hour: 2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var down error
-			c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return down == nil, down })}, source.Config{TTL: ttl})
+			c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return down == nil, down })},
+				source.Config{TTL: ttl})
 			c.Find(t.Context(), "a.example")
 			down = errors.New("down")
 			time.Sleep(want - 1)
@@ -167,7 +174,8 @@ func TestNothingStaleIsServedBesideErrNoStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wrong error
-		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return wrong == nil, wrong })}, source.Config{TTL: time.Minute})
+		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return wrong == nil, wrong })},
+			source.Config{TTL: time.Minute})
 		c.Find(t.Context(), "a.example")
 		wrong = fmt.Errorf("wrong: %w", source.ErrNoStale)
 		time.Sleep(time.Minute)
@@ -242,7 +250,8 @@ func hashPrefix(t *testing.T, domain string) string {
 func TestANilSourceIsClosed(t *testing.T) {
 	t.Parallel()
 	stopped := 0
-	closed := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA), Notify: func(func(...string)) func() { return func() { stopped++ } }}, source.Config{})
+	closed := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA), Notify: func(func(...string)) func() { return func() { stopped++ } }},
+		source.Config{})
 	closed.Close()
 	for name, c := range map[string]*source.Source{"nil": nil, "zero": new(source.Source), "closed": closed} {
 		t.Run(name, func(t *testing.T) {
@@ -482,7 +491,8 @@ func TestADatabaseMayReturnTheErrorsOfASource(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var failing error
-				c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return failing == nil, failing })}, source.Config{})
+				c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return failing == nil, failing })},
+					source.Config{})
 				c.Find(t.Context(), "a.example")
 				failing = err
 				for i := range 10 {
@@ -560,7 +570,8 @@ func TestOnlyTheStoredDomainIsAllowed(t *testing.T) {
 	} {
 		c := newSource(t, source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return test.stored, nil }}, source.Config{})
 		a := c.Find(t.Context(), test.domain)
-		if (a.Publisher == test.domain) != test.allowed || (a.Publisher == "") == test.allowed || errors.Is(a.Err, source.ErrBadAnswer) != test.bad || test.bad == (a.Err == nil) {
+		if (a.Publisher == test.domain) != test.allowed || (a.Publisher == "") == test.allowed ||
+			errors.Is(a.Err, source.ErrBadAnswer) != test.bad || test.bad == (a.Err == nil) {
 			t.Errorf("%.80q for %q: %+v", test.stored, test.domain, a)
 		}
 		if test.bad && (len(a.Err.Error()) > 400 || !strings.Contains(a.Err.Error(), test.domain)) {
@@ -581,7 +592,8 @@ func TestOnlyDomainsAreFound(t *testing.T) {
 		t.Errorf("asked for %q", domain)
 		return true, nil
 	})}, source.Config{})
-	for _, domain := range []string{"www.example.com:8080", "10.0.0.1", "WWW.EXAMPLE.COM", "user@evil.example", "api.local.", "bücher.example", "xn--zzzzzz99999.example"} {
+	for _, domain := range []string{"www.example.com:8080", "10.0.0.1", "WWW.EXAMPLE.COM", "user@evil.example", "api.local.", "bücher.example",
+		"xn--zzzzzz99999.example"} {
 		if a := c.Find(t.Context(), domain); a != (source.Answer{}) {
 			t.Errorf("%s: %+v", domain, a)
 		}

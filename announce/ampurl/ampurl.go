@@ -71,7 +71,8 @@ func New(cfg Config) (*Client, error) {
 		cfg.Endpoint = API
 	}
 	if at, err := url.Parse(cfg.Endpoint); err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || at.User != nil {
-		problems = append(problems, &badvalue.Error{Code: badvalue.Malformed, Path: "Endpoint", Reason: "is not the URL of a service", Want: fmt.Sprintf("one such as %q", API)})
+		problems = append(problems, &badvalue.Error{Code: badvalue.Malformed, Path: "Endpoint", Reason: "is not the URL of a service",
+			Want: fmt.Sprintf("one such as %q", API)})
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)

@@ -32,7 +32,8 @@ func api(r *http.Request) *http.Response {
 		if strings.Contains(page, "none") {
 			failed = append(failed, fmt.Sprintf(`{"errorCode": "NO_AMP_URL", "errorMessage": "no AMP version", "originalUrl": %q}`, page))
 		} else {
-			found = append(found, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": "https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page, page, strings.TrimPrefix(page, "https://")))
+			found = append(found, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": "https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page,
+				page, strings.TrimPrefix(page, "https://")))
 		}
 	}
 	return answer(http.StatusOK, fmt.Sprintf(`{"ampUrls": [%s], "urlErrors": [%s]}`, strings.Join(found, ","), strings.Join(failed, ",")))
@@ -79,7 +80,8 @@ func TestTheQuotaIsKept(t *testing.T) {
 		}
 		begun := time.Now()
 		versions, err := c.Lookup(t.Context(), pages...)
-		if took := time.Since(begun); err != nil || len(versions) != len(pages) || requests != 12 || took != 100*time.Second || versions[599].AMP != pages[599]+"/amp" {
+		if took := time.Since(begun); err != nil || len(versions) != len(pages) || requests != 12 || took != 100*time.Second ||
+			versions[599].AMP != pages[599]+"/amp" {
 			t.Errorf("%d versions, %d requests in %v, %v", len(versions), requests, took, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

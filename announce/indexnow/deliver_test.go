@@ -104,7 +104,8 @@ func TestOnePageAtFaultDoesNotCostTheOthers(t *testing.T) {
 					case problem == nil:
 					case !problem.IsFinal():
 						next = append(next, b.URLs...)
-					case len(b.URLs) != 1 || problem.URL != b.URLs[0] || !strings.Contains(problem.URL, "bad") || problem.Status != p.status || !strings.Contains(problem.Error(), problem.URL):
+					case len(b.URLs) != 1 || problem.URL != b.URLs[0] || !strings.Contains(problem.URL, "bad") || problem.Status != p.status ||
+						!strings.Contains(problem.Error(), problem.URL):
 						t.Errorf("given up: %q, %v", b.URLs, problem)
 					default:
 						given++
@@ -164,7 +165,8 @@ func TestNoPageIsGivenUpIfAllAreRejected(t *testing.T) {
 		}
 	}
 	single, _ := c.Submit(t.Context(), "https://www.example.com/bad")
-	if problem := single.Batches[0].Err.(*Error); !errors.Is(problem, ErrAllRejected) || !errors.Is(problem, ErrUnprocessable) || problem.Retryable() || problem.IsFinal() || !problem.OfHost() {
+	if problem := single.Batches[0].Err.(*Error); !errors.Is(problem, ErrAllRejected) || !errors.Is(problem, ErrUnprocessable) ||
+		problem.Retryable() || problem.IsFinal() || !problem.OfHost() {
 		t.Errorf("%v", problem)
 	}
 }

@@ -195,10 +195,12 @@ func TestTheScopeOfTheKeyFileIsEnforcedBeforeSending(t *testing.T) {
 				covered := slices.Contains(strings.Fields(coveredBy), name)
 				report, err := c.Submit(t.Context(), u)
 				var problem *badvalue.Error
-				if canonical, host, err := c.Canonical(u); covered != (err == nil) || covered != (q.Add(u) == nil) || covered && (canonical != api.seen[0].URLList[0] || host != api.seen[0].Host) || !covered && canonical+host != "" {
+				if canonical, host, err := c.Canonical(u); covered != (err == nil) || covered != (q.Add(u) == nil) || covered &&
+					(canonical != api.seen[0].URLList[0] || host != api.seen[0].Host) || !covered && canonical+host != "" {
 					t.Errorf("key file %q, %s: %q, %q, %v; covered: %v", location, u, canonical, host, err, covered)
 				}
-				if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Rejected) == 1) || !covered && (!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
+				if covered != (err == nil) || covered != (len(api.seen) == 1) || covered == (len(report.Rejected) == 1) || !covered &&
+					(!errors.As(err, &problem) || problem.Value != u && !strings.Contains(u, "@") || problem.Want == "") {
 					t.Errorf("key file %q, %s: got %+v, %v; covered: %v", location, u, report, err, covered)
 				}
 			}
@@ -231,10 +233,12 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.Header().Set("Content-Length", "9")
 			io.WriteString(w, "x")
 		}, want: nil, message: "", again: false},
-		"400":                             {handler: status(400, `{"message":"Invalid request parameters"}`), want: ErrMalformed, message: "Invalid request parameters", again: false},
-		"403":                             {handler: status(403, "<b>Forbidden</b>"), want: ErrForbidden, message: `"Forbidden"`, again: false},
-		"403 with an unknown code":        {handler: coded("Whatever"), want: ErrForbidden, message: `403 "Whatever"`, again: false},
-		"SiteVerificationNotCompleted":    {handler: coded("SiteVerificationNotCompleted"), want: ErrKeyPending, message: "SiteVerificationNotCompleted", again: true},
+		"400": {handler: status(400, `{"message":"Invalid request parameters"}`), want: ErrMalformed,
+			message: "Invalid request parameters", again: false},
+		"403":                      {handler: status(403, "<b>Forbidden</b>"), want: ErrForbidden, message: `"Forbidden"`, again: false},
+		"403 with an unknown code": {handler: coded("Whatever"), want: ErrForbidden, message: `403 "Whatever"`, again: false},
+		"SiteVerificationNotCompleted": {handler: coded("SiteVerificationNotCompleted"), want: ErrKeyPending,
+			message: "SiteVerificationNotCompleted", again: true},
 		"KeyNotFound":                     {handler: coded("KeyNotFound"), want: ErrKeyNotFound, message: "KeyNotFound", again: false},
 		"UserForbiddedToAccessSite":       {handler: coded("UserForbiddedToAccessSite"), want: ErrRotateKey, message: "UserForbiddedToAccessSite", again: false},
 		"UserForbiddenToAccessSite":       {handler: coded("UserForbiddenToAccessSite"), want: ErrRotateKey, message: "UserForbiddenToAccessSite", again: false},
@@ -244,10 +248,12 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.WriteHeader(403)
 			io.WriteString(w, `{"errorCode":"KeyNotFound"}`)
 		}, want: ErrKeyNotFound, message: "KeyNotFound", again: false},
-		"403 with a message of another type": {handler: status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), want: ErrKeyNotFound, message: "KeyNotFound", again: false},
-		"403 with line breaks":               {handler: status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`), want: ErrForbidden, message: `(status 403 "a b" "c d word`, again: false},
-		"408":                                {handler: status(408, ""), want: ErrServer, message: "408", again: true},
-		"403 without a code":                 {handler: status(403, `{"error":"no"}`), want: ErrForbidden, message: `{\"error\":\"no\"}`, again: false},
+		"403 with a message of another type": {handler: status(403, "\uFEFF"+`{"errorCode":"KeyNotFound","message":{}}`), want: ErrKeyNotFound,
+			message: "KeyNotFound", again: false},
+		"403 with line breaks": {handler: status(403, `{"errorCode":"a\nb","message":"c\nd`+strings.Repeat(" word", 100)+`"}`),
+			want: ErrForbidden, message: `(status 403 "a b" "c d word`, again: false},
+		"408":                {handler: status(408, ""), want: ErrServer, message: "408", again: true},
+		"403 without a code": {handler: status(403, `{"error":"no"}`), want: ErrForbidden, message: `{\"error\":\"no\"}`, again: false},
 		"403 truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			w.WriteHeader(403)
@@ -267,7 +273,8 @@ func TestEachResponseIsReported(t *testing.T) {
 			http.Redirect(w, r, "https://evil.example/indexnow", http.StatusTemporaryRedirect)
 		}, want: ErrUnexpected, message: "307", again: false},
 		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF", again: true},
-		"slow":      {handler: func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, want: errTimeout, message: "Timeout", again: true},
+		"slow": {handler: func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() },
+			want: errTimeout, message: "Timeout", again: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -292,7 +299,8 @@ func TestEachResponseIsReported(t *testing.T) {
 				return
 			}
 			var problem *Error
-			if !errors.As(err, &problem) || b.Err != problem || test.want != errTimeout && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) || problem.Retryable() != test.again || len(err.Error()) > 600 {
+			if !errors.As(err, &problem) || b.Err != problem || test.want != errTimeout && !errors.Is(err, test.want) ||
+				!strings.Contains(err.Error(), test.message) || problem.Retryable() != test.again || len(err.Error()) > 600 {
 				t.Errorf("got %v; want %v with %q", err, test.want, test.message)
 			}
 			if strings.Contains(err.Error(), "\n") || len(problem.Message) > 300 {
@@ -362,7 +370,8 @@ func TestBatchesThatWouldFailTooAreNotSent(t *testing.T) {
 				if errors.Is(b.Err, ErrNotSent) {
 					notSent++
 					problem := b.Err.(*Error)
-					if !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 && (problem.RetryAfter != 2*time.Minute || !problem.Retryable()) || status == 403 && problem.Retryable() {
+					if !errors.Is(b.Err, errors.Unwrap(report.Batches[1].Err)) || status == 429 &&
+						(problem.RetryAfter != 2*time.Minute || !problem.Retryable()) || status == 403 && problem.Retryable() {
 						t.Errorf("%d: batch %d: %+v", status, i, b.Err)
 					}
 				}
@@ -416,16 +425,19 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		`KeyLocations[0] "https://www.example.com/catalog/" is not the URL of a file`: func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/catalog/") },
 		`KeyLocations[0] "https://www.example.com" is not`:                            func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com") },
 		`KeyLocations[0] "https://www.example.com/k?x" is not`:                        func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/k?x") },
-		`KeyLocations[0] "/7313….txt" has no scheme`:                                  func(cfg *Config) { cfg.KeyLocations = locations("/" + string(testKey) + ".txt") },
-		`Endpoint "api.indexnow.org" is not exactly the`:                              func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
-		`Endpoint "ftp://api.indexnow.org/" is not exactly the`:                       func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
-		`Endpoint "https:///indexnow" is not exactly the`:                             func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
-		`Endpoint "api.indexnow.org/" is not exactly the`:                             func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
-		`Endpoint "https://api.indexnow.org/indexnow" is not exactly the`:             func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
-		`Endpoint "https://api.indexnow.org/#x" is not exactly the`:                   func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
-		`KeyLocations[0] "https://www.example.com//k.txt" is not`:                     func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com//k.txt") },
-		`Endpoint "https://:443/x" is not`:                                            func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
-		`Endpoint "https://api.indexnow.org/x " is not`:                               func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
+		`KeyLocations[0] "/7313….txt" has no scheme`: func(cfg *Config) {
+			cfg.KeyLocations = locations("/" +
+				string(testKey) + ".txt")
+		},
+		`Endpoint "api.indexnow.org" is not exactly the`:                  func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
+		`Endpoint "ftp://api.indexnow.org/" is not exactly the`:           func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
+		`Endpoint "https:///indexnow" is not exactly the`:                 func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
+		`Endpoint "api.indexnow.org/" is not exactly the`:                 func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
+		`Endpoint "https://api.indexnow.org/indexnow" is not exactly the`: func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
+		`Endpoint "https://api.indexnow.org/#x" is not exactly the`:       func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
+		`KeyLocations[0] "https://www.example.com//k.txt" is not`:         func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com//k.txt") },
+		`Endpoint "https://:443/x" is not`:                                func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
+		`Endpoint "https://api.indexnow.org/x " is not`:                   func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
 		`UserAgent "a`: func(cfg *Config) { cfg.UserAgent = "a\nb" },
 		`KeysOf "" is set, and so is Key; want one`: func(cfg *Config) {
 			cfg.Key = "x"
@@ -559,30 +571,33 @@ func TestEachFolderHasItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog", "https://a.example/help/key-of-help.txt": "key-of-catalog", "https://b.example/key-of-b.txt": "key-of-b\n"}
+	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog",
+		"https://a.example/help/key-of-help.txt": "key-of-catalog", "https://b.example/key-of-b.txt": "key-of-b\n"}
 	var mu sync.Mutex
 	var sent []string
-	c, err := New(Config{KeysOf: keys.Of, KeyLocations: keys.Locations(), HTTPClient: &http.Client{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
-		if r.Method == http.MethodGet {
-			a := answer(200, served[r.URL.String()])
-			a.Header.Set("Content-Type", "text/plain")
-			return a, nil
-		}
-		var s submission
-		if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		sent = append(sent, s.Key+" "+s.KeyLocation+" "+strings.Join(s.URLList, " "))
-		return answer(200, ""), nil
-	})}})
+	c, err := New(Config{KeysOf: keys.Of, KeyLocations: keys.Locations(),
+		HTTPClient: &http.Client{Transport: transportFunc(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				a := answer(200, served[r.URL.String()])
+				a.Header.Set("Content-Type", "text/plain")
+				return a, nil
+			}
+			var s submission
+			if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, s.Key+" "+s.KeyLocation+" "+strings.Join(s.URLList, " "))
+			return answer(200, ""), nil
+		})}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	report, err := c.Submit(t.Context(), "https://a.example/catalog/1", "https://a.example/help/1", "https://b.example/1", "https://a.example/other")
 	slices.Sort(sent)
-	if want := []string{"key-of-b https://b.example/key-of-b.txt https://b.example/1", "key-of-catalog https://a.example/catalog/key-of-catalog.txt https://a.example/catalog/1",
+	if want := []string{"key-of-b https://b.example/key-of-b.txt https://b.example/1",
+		"key-of-catalog https://a.example/catalog/key-of-catalog.txt https://a.example/catalog/1",
 		"key-of-help https://a.example/help/key-of-help.txt https://a.example/help/1"}; !slices.Equal(sent, want) || err == nil || len(report.Rejected) != 1 || report.Rejected[0].Err.Code != badvalue.NotCovered {
 		t.Errorf("%q, %v", sent, err)
 	}
@@ -596,7 +611,8 @@ func TestEachFolderHasItsKey(t *testing.T) {
 		t.Error(err)
 	}
 	handler := c.ServeKeys(http.NotFoundHandler())
-	for path, want := range map[string]string{"/catalog/key-of-catalog.txt": "key-of-catalog", "/help/key-of-help.txt": "key-of-help", "/help/key-of-catalog.txt": "404 page not found\n"} {
+	for path, want := range map[string]string{"/catalog/key-of-catalog.txt": "key-of-catalog", "/help/key-of-help.txt": "key-of-help",
+		"/help/key-of-catalog.txt": "404 page not found\n"} {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://a.example"+path, nil))
 		if w.Body.String() != want {
@@ -673,7 +689,8 @@ func TestKeysOfEachHost(t *testing.T) {
 	handler = c.ServeKeys(http.NotFoundHandler())
 
 	down.Store(true)
-	report, err := c.Submit(t.Context(), "https://a.example/1", "https://b.example/1", "https://down.example/1", "https://none.example/1", "https://short.example/1", "https://unknown.example/1", "https://a.example/2", "https://a.example:99999/"+string(now)+".txt")
+	report, err := c.Submit(t.Context(), "https://a.example/1", "https://b.example/1", "https://down.example/1", "https://none.example/1",
+		"https://short.example/1", "https://unknown.example/1", "https://a.example/2", "https://a.example:99999/"+string(now)+".txt")
 	if want := map[string]string{"a.example": string(now), "b.example": string(other)}; !maps.Equal(sent, want) {
 		t.Errorf("sent %q; want %q", sent, want)
 	}
@@ -698,7 +715,8 @@ func TestKeysOfEachHost(t *testing.T) {
 	if err := c.Verify(t.Context(), "A.example", "b.example"); err != nil {
 		t.Error(err)
 	}
-	if err := c.Verify(t.Context(), "down.example", "none.example"); err == nil || !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "the database is down") {
+	if err := c.Verify(t.Context(), "down.example", "none.example"); err == nil || !errors.Is(err, ErrNoKey) ||
+		!strings.Contains(err.Error(), "the database is down") {
 		t.Error(err)
 	}
 	for url, want := range map[string]int{
@@ -804,7 +822,8 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 			}), nil)
 			err := c.Verify(t.Context(), "WWW.example.com")
 			fetched := name != "no answer" && name != "garbage answer"
-			if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) != fetched || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), masked)) {
+			if test.want == "" && err != nil || test.want != "" &&
+				(errors.Is(err, ErrKeyFile) != fetched || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), masked)) {
 				t.Errorf("%s: got %v; want %q", name, err, test.want)
 			}
 			if err != nil && strings.Contains(err.Error(), string(testKey)) {
@@ -876,7 +895,8 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)
 	}
-	for _, want := range []string{`level=WARN msg="ampcors: indexnow: not sent, after a failure" urls=3`, `level=INFO msg="ampcors: indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="ampcors: indexnow: not accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (status 429`} {
+	for _, want := range []string{`level=WARN msg="ampcors: indexnow: not sent, after a failure" urls=3`,
+		`level=INFO msg="ampcors: indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="ampcors: indexnow: not accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (status 429`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}
@@ -921,7 +941,8 @@ func TestHostsAreSentAtOneTime(t *testing.T) {
 			t.Errorf("the order is %q", got)
 		}
 		sent, status, accepted = 0, 503, nil
-		if report, err := c.Submit(t.Context(), urls...); !errors.Is(err, ErrServer) || sent != maxAtOnce || accepted != nil || !errors.Is(report.Batches[29].Err, ErrNotSent) {
+		if report, err := c.Submit(t.Context(), urls...); !errors.Is(err, ErrServer) || sent != maxAtOnce || accepted != nil ||
+			!errors.Is(report.Batches[29].Err, ErrNotSent) {
 			t.Errorf("%d requests to an engine that fails, %v", sent, err)
 		}
 	})
@@ -948,7 +969,8 @@ func TestTheRequestsCanBeSeenAndSentByAnother(t *testing.T) {
 		}
 	})
 	requests, err := c.Requests(t.Context(), urls...)
-	if len(sent) > 0 || len(requests) != 2 || !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "nonsense") || strings.Contains(err.Error(), string(testKey)) {
+	if len(sent) > 0 || len(requests) != 2 || !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "nonsense") ||
+		strings.Contains(err.Error(), string(testKey)) {
 		t.Errorf("%q, %v, sent %q", requests, err, sent)
 	}
 	_, _ = c.Submit(t.Context(), urls...)
@@ -983,13 +1005,16 @@ func TestAPageIsSentWithTheLongestLocationThatCoversIt(t *testing.T) {
 		defer mu.Unlock()
 		sent[p.KeyLocation] = append(sent[p.KeyLocation], p.URLList...)
 	})
-	all := []string{"https://www.example.com/k.txt", "https://www.example.com/a/k.txt", "https://www.example.com/a/b/k.txt", "http://www.example.com/a/k.txt", "https://other.example/x/k.txt"}
+	all := []string{"https://www.example.com/k.txt", "https://www.example.com/a/k.txt", "https://www.example.com/a/b/k.txt",
+		"http://www.example.com/a/k.txt", "https://other.example/x/k.txt"}
 	change := func(cfg *Config) { cfg.KeyLocations = all }
 	c := client(t, engine, change)
-	urls := []string{"https://www.example.com/1", "https://www.example.com/a/1", "https://www.example.com/a/b/1", "https://www.example.com/ab/1", "http://www.example.com/a/b/1", "https://other.example/x/1"}
+	urls := []string{"https://www.example.com/1", "https://www.example.com/a/1", "https://www.example.com/a/b/1",
+		"https://www.example.com/ab/1", "http://www.example.com/a/b/1", "https://other.example/x/1"}
 	want := map[string][]string{all[0]: {urls[0], urls[3]}, all[1]: {urls[1]}, all[2]: {urls[2]}, all[3]: {urls[4]}, all[4]: {urls[5]}}
 	report, err := c.Submit(t.Context(), append(urls, "https://other.example/1", "http://www.example.com/1")...)
-	if err == nil || len(report.Rejected) != 2 || !strings.Contains(err.Error(), `urls[6] "https://other.example/1" is not covered by the key file`) || !reflect.DeepEqual(sent, want) {
+	if err == nil || len(report.Rejected) != 2 || !strings.Contains(err.Error(), `urls[6] "https://other.example/1" is not covered by the key file`) ||
+		!reflect.DeepEqual(sent, want) {
 		t.Errorf("%v, %v; want %v", err, sent, want)
 	}
 
@@ -1043,7 +1068,8 @@ func TestVerifyFetchesAllLocations(t *testing.T) {
 		cfg.KeyLocations = []string{"https://www.example.com/a/k.txt", "https://www.example.com/b/k.txt", "https://other.example/k.txt"}
 	})
 	err := c.Verify(t.Context())
-	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "https://www.example.com/b/k.txt") || strings.Contains(err.Error(), "other.example") || len(asked) != 3 {
+	if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "https://www.example.com/b/k.txt") ||
+		strings.Contains(err.Error(), "other.example") || len(asked) != 3 {
 		t.Errorf("%v, asked %q", err, asked)
 	}
 	asked = nil

@@ -83,7 +83,8 @@ func TestAQueueSubmitsWhatIsAdded(t *testing.T) {
 		if want := map[string]int{"a.example": 1, "bad.example": 4, "busy.example": 2}; !maps.Equal(counts, want) {
 			t.Errorf("requests: %v; want %v", counts, want)
 		}
-		if err, ok := done["https://a.example/"]; len(done) != 4 || !ok || err != nil || !errors.Is(done["https://bad.example/1"], ErrUnprocessable) || done["https://busy.example/1"] != nil {
+		if err, ok := done["https://a.example/"]; len(done) != 4 || !ok || err != nil ||
+			!errors.Is(done["https://bad.example/1"], ErrUnprocessable) || done["https://busy.example/1"] != nil {
 			t.Errorf("done: %v", done)
 		}
 		cancel()

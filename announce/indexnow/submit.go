@@ -150,7 +150,8 @@ type Rejected struct {
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which
 // one is the cause. Then Submit sends halves of the request, until it has found the page. At most 64 requests
 // of a call are rejected in this way, besides the first one for each 10,000 URLs of a host. What this leaves is
-// in the report with [ErrNotSent], and a further call goes on; if a page was rejected alone and none accepted, it has [ErrAllRejected]. After a 413, requests have no more URLs than
+// in the report with [ErrNotSent], and a further call goes on; if a page was rejected alone and none accepted, it has
+// [ErrAllRejected]. After a 413, requests have no more URLs than
 // the engine has accepted. A page is only given up if another one of its host was accepted; otherwise the error
 // is [ErrAllRejected].
 //
@@ -260,18 +261,21 @@ func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 	}
 	canonical := page.String()
 	if n := len(canonical); n > pageurl.MaxBytes {
-		return page, c.maskProblem(pageurl.Problem(badvalue.OutOfRange, path, u, fmt.Sprintf("has %d bytes, escaped", n), fmt.Sprintf("at most %d", pageurl.MaxBytes)))
+		return page, c.maskProblem(pageurl.Problem(badvalue.OutOfRange, path, u, fmt.Sprintf("has %d bytes, escaped", n),
+			fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
 	if _, ok := c.locationOf(canonical); !ok {
 		var folders []string
 		for _, location := range *c.locations {
 			folder := directory(location)
 			if strings.HasPrefix(canonical, folder) { // and so its path is the reason
-				return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u, `has a segment "..", so that it may be outside of the key file's folder`, "a path without it"))
+				return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u,
+					`has a segment "..", so that it may be outside of the key file's folder`, "a path without it"))
 			}
 			folders = append(folders, strconv.Quote(folder))
 		}
-		return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u, "is not covered by the key file, which is for its own folder", "a page below "+strings.Join(folders, " or ")))
+		return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u, "is not covered by the key file, which is for its own folder",
+			"a page below "+strings.Join(folders, " or ")))
 	}
 	return page, nil
 }

@@ -733,5 +733,6 @@ func TestNoURLIsLostWhenServersAreKilled(t *testing.T) {
 	if stats.Sent != len(all) || stats.Failed != 0 {
 		t.Errorf("%+v; want %d sent", stats, len(all))
 	}
-	t.Logf("%d URLs in %d requests of %d servers; %d were sent again because a server was killed before it noted the answer", len(all), len(e.requests), len(shared), twice)
+	t.Logf("%d URLs in %d requests of %d servers; %d were sent again because a server was killed before it noted the answer", len(all),
+		len(e.requests), len(shared), twice)
 }

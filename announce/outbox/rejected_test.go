@@ -109,7 +109,8 @@ func TestARejectedHost(t *testing.T) {
 		l.add(pageURL+"1", pageURL+"2")
 		until(t, "they are given up", func() bool { return l.stats() == Stats{Failed: 2} })
 		var text string
-		if err := l.pool.QueryRow(t.Context(), `SELECT min(error) FROM outbox.page`).Scan(&text); err != nil || !strings.Contains(text, "given up, because nothing of the host was accepted for 3s: ") || !strings.Contains(text, "status 422") {
+		if err := l.pool.QueryRow(t.Context(), `SELECT min(error) FROM outbox.page`).Scan(&text); err != nil ||
+			!strings.Contains(text, "given up, because nothing of the host was accepted for 3s: ") || !strings.Contains(text, "status 422") {
 			t.Errorf("%q, %v", text, err)
 		}
 	})
@@ -117,7 +118,8 @@ func TestARejectedHost(t *testing.T) {
 		var l local
 		l = prepareLocal(t, server, time.Nanosecond, 30*time.Second, rejecting(&l, func(u string) bool { return strings.Contains(u, "/shop/") }))
 		var err error
-		if l.client, err = indexnow.New(indexnow.Config{Key: "0123456789abcdef", Endpoint: l.url, KeyLocations: []string{pageURL + "k.txt", pageURL + "shop/k.txt"}}); err != nil {
+		if l.client, err = indexnow.New(indexnow.Config{Key: "0123456789abcdef", Endpoint: l.url,
+			KeyLocations: []string{pageURL + "k.txt", pageURL + "shop/k.txt"}}); err != nil {
 			t.Fatal(err)
 		}
 		var urls []string

@@ -398,7 +398,8 @@ func TestARejectedHostIsAskedWithOneItem(t *testing.T) {
 		}
 		isRight.Store(true)
 		time.Sleep(20 * time.Second)
-		s.wants("1ns a/1 a/2 a/3", "1.000000001s a/3", "3.000000001s a/2", "7.000000001s a/1", "15.000000001s a/5", "31.000000001s a/4", "31.000000001s a/3 a/2 a/1", "31.000000002s a/5")
+		s.wants("1ns a/1 a/2 a/3", "1.000000001s a/3", "3.000000001s a/2", "7.000000001s a/1", "15.000000001s a/5", "31.000000001s a/4",
+			"31.000000001s a/3 a/2 a/1", "31.000000002s a/5")
 		if stats := q.Stats(); stats.Waiting != 0 || stats.Accepted != 5 || stats.Err != nil {
 			t.Errorf("%+v", stats)
 		}

@@ -27,7 +27,8 @@ var lastModLayouts = []struct {
 	{"2006-01-02T15:04:05 Z07:00", clock}, {"2006-01-02T15:04:05 Z0700", clock},
 	{"2006-01-02 15:04:05", clock}, {"2006-01-02 15:04", clock}, {"2006-01-02 15:04:05Z07:00", clock}, {"2006-01-02 15:04:05Z0700", clock},
 	{"2006-01-02 15:04:05 Z07:00", clock}, {"2006-01-02 15:04:05 Z0700", clock}, {"2006-01-02 15:04:05 MST", clock}, {"2006-01-02 15:04Z07:00", clock},
-	{time.RFC1123Z, clock}, {time.RFC1123, clock}, {"Mon, 2 Jan 2006 15:04:05 -0700", clock}, {"Mon, 2 Jan 2006 15:04:05 MST", clock}, {time.RFC850, clock}, {time.ANSIC, clock},
+	{time.RFC1123Z, clock}, {time.RFC1123, clock}, {"Mon, 2 Jan 2006 15:04:05 -0700", clock}, {"Mon, 2 Jan 2006 15:04:05 MST",
+		clock}, {time.RFC850, clock}, {time.ANSIC, clock},
 	{"2006-01", month}, {"2006", year}, {"2006/01/02", day}, {"20060102", day},
 }
 

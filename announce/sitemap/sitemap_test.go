@@ -206,7 +206,8 @@ func TestTextFilesAreRead(t *testing.T) {
 // Elements of the protocol may have a prefix. Those of other protocols are no pages.
 func TestElementsAreKnownByThePrefixOfTheRoot(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": `<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:x="x"><s:url><x:loc>` + home + `/x</x:loc><s:loc><![CDATA[` + home + `/a?b&]]>c</s:loc><s:lastmod> 2026 </s:lastmod><x:lastmod>2027</x:lastmod></s:url>` +
+	web := &site{files: map[string]string{"/s.xml": `<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:x="x"><s:url><x:loc>` + home +
+		`/x</x:loc><s:loc><![CDATA[` + home + `/a?b&]]>c</s:loc><s:lastmod> 2026 </s:lastmod><x:lastmod>2027</x:lastmod></s:url>` +
 		`<x:url><x:loc>` + home + `/y</x:loc></x:url><x:more><s:url><s:loc>` + home + `/z</s:loc></s:url></x:more></s:urlset>`}}
 	r := newReader(t, web, sitemap.Config{})
 	var s sitemap.State
@@ -221,7 +222,8 @@ func TestOtherHostsAreErrors(t *testing.T) {
 	t.Parallel()
 	other := strings.ReplaceAll(urlset("/theirs"), home, "https://other.example")
 	web := &site{files: map[string]string{
-		"/s.xml":      strings.Replace(other, "</urlset>", "<url><loc>"+home+"/ours</loc></url><url><loc>ftp://www.example.com/</loc></url><url><loc></loc></url></urlset>", 1),
+		"/s.xml": strings.Replace(other, "</urlset>",
+			"<url><loc>"+home+"/ours</loc></url><url><loc>ftp://www.example.com/</loc></url><url><loc></loc></url></urlset>", 1),
 		"/index.xml":  strings.ReplaceAll(index("/s2.xml"), home, "https://other.example"),
 		"/s2.xml":     other,
 		"/moved.xml":  "->https://other.example/s2.xml",
@@ -349,7 +351,8 @@ func TestSeveralLastModsOfAPageAreNoChange(t *testing.T) {
 
 func TestAnUnaskedNotModifiedIsAnError(t *testing.T) {
 	t.Parallel()
-	r := sitemap.New(sitemap.Config{HTTPClient: servertest.Loopback(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }))})
+	r := sitemap.New(sitemap.Config{HTTPClient: servertest.Loopback(t,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }))})
 	var s sitemap.State
 	if err := r.Update(t.Context(), &s, home+"/a.xml"); err == nil || !strings.Contains(err.Error(), "the answer is 304; want 200") || !s.IsNew() {
 		t.Errorf("%v", err)
@@ -371,7 +374,8 @@ func TestAWrongContentEncodingIsNamed(t *testing.T) {
 		io.WriteString(w, "<urlset><url><loc>https://www.example.com/1</loc></url></urlset>")
 	})
 	r := sitemap.New(sitemap.Config{HTTPClient: servertest.Loopback(t, server)})
-	if err := r.Update(t.Context(), new(sitemap.State), home+"/a.xml"); err == nil || !strings.Contains(err.Error(), "its Content-Encoding is gzip, but it is not compressed with gzip") {
+	if err := r.Update(t.Context(), new(sitemap.State), home+"/a.xml"); err == nil ||
+		!strings.Contains(err.Error(), "its Content-Encoding is gzip, but it is not compressed with gzip") {
 		t.Error(err)
 	}
 }
@@ -415,16 +419,21 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "gzip", text: zipped(two + "</urlset>"), want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "gzip, and zeros", text: zipped(two+"</urlset>") + strings.Repeat("\x00", 5000), want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "gzip, and a line break", text: zipped(two+"</urlset>") + "\r\n", want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "gzip in three members, with zeros between", text: zipped(two) + "\x00\x00" + zipped("") + zipped("</urlset>") + "\x00", want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "gzip, and a comment", text: zipped(two+"</urlset>") + "<!-- made by x -->", want: []string{"https://a.example/1", "https://b.example/2"}, err: "it has other bytes behind the end of its gzip data"},
+		{name: "gzip in three members, with zeros between", text: zipped(two) + "\x00\x00" + zipped("") + zipped("</urlset>") + "\x00",
+			want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "gzip, and a comment", text: zipped(two+"</urlset>") + "<!-- made by x -->",
+			want: []string{"https://a.example/1", "https://b.example/2"}, err: "it has other bytes behind the end of its gzip data"},
 		{name: "gzip, truncated", text: zipped(two + "</urlset>")[:60], want: []string{"https://a.example/1"}, err: "unexpected EOF"},
-		{name: "gzip, and a second member that is truncated", text: zipped(two+"</urlset>") + zipped("</urlset>")[:12], want: []string{"https://a.example/1", "https://b.example/2"}, err: "unexpected EOF"},
+		{name: "gzip, and a second member that is truncated", text: zipped(two+"</urlset>") + zipped("</urlset>")[:12],
+			want: []string{"https://a.example/1", "https://b.example/2"}, err: "unexpected EOF"},
 		{name: "truncated", text: two, want: []string{"https://a.example/1", "https://b.example/2"}, err: "sitemap: dir/x: its XML has an error at line 1"},
 		{name: "empty", text: "", err: "sitemap: dir/x: it is empty"},
 		{name: "a list", text: "https://a.example/1\nhttps://b.example/2", want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "a relative URL", text: "<urlset><url><loc>/1</loc></url></urlset>", err: "url[0] (2 bytes) is not a URL that begins with https:// or http://"},
-		{name: "a % that escapes nothing", text: "https://a.example/1\nhttps://a.example/100%-cotton", want: []string{"https://a.example/1"}, err: "url[1] (29 bytes) has a % without two hexadecimal digits after it; want %25 for a percent sign"},
-		{name: "a backslash", text: "https://a.example/1\nhttps://a.example\\a", want: []string{"https://a.example/1"}, err: `url[1] (19 bytes) has a \, which browsers read as /; want / or %5C`},
+		{name: "a % that escapes nothing", text: "https://a.example/1\nhttps://a.example/100%-cotton", want: []string{"https://a.example/1"},
+			err: "url[1] (29 bytes) has a % without two hexadecimal digits after it; want %25 for a percent sign"},
+		{name: "a backslash", text: "https://a.example/1\nhttps://a.example\\a", want: []string{"https://a.example/1"},
+			err: `url[1] (19 bytes) has a \, which browsers read as /; want / or %5C`},
 		{name: "a port", text: "https://a.example:8080/1", err: `url[0] (24 bytes) has the port "…"; want none, or the default`},
 		{name: "RSS", text: `<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>T</title><link>https://a.example/</link><atom:link href="https://a.example/feed"/>` +
 			`<item><title>a</title><link>https://a.example/1</link><atom:link href="https://a.example/x"/><pubDate>Wed, 25 Nov 2026 09:00:00 +0200</pubDate></item><item><link>https://b.example/2</link></item></channel></rss>`,
@@ -432,11 +441,14 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "RSS without an item", text: `<rss version="2.0"><channel><title>T</title></channel></rss>`},
 		{name: "Atom", text: `<feed xmlns="http://www.w3.org/2005/Atom"><link href="https://a.example/"/><entry><link rel="edit" href="https://a.example/x"/><link href="https://a.example/1"/><link rel="enclosure" href="https://a.example/y"/><updated>2026-11-25T09:00:00Z</updated></entry>` +
 			`<entry><link rel="alternate" href=" https://b.example/2 "/></entry></feed>`, want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "a bare &", text: two + "<url><loc>https://a.example/?a&b</loc></url></urlset>", want: []string{"https://a.example/1", "https://b.example/2"}, err: "at line 1: an & that begins no entity of XML: write &amp;"},
-		{name: "a no-break space of HTML", text: two + "<url><loc>&nbsp;</loc></url></urlset>", want: []string{"https://a.example/1", "https://b.example/2"}, err: "an & that begins no entity of XML"},
+		{name: "a bare &", text: two + "<url><loc>https://a.example/?a&b</loc></url></urlset>",
+			want: []string{"https://a.example/1", "https://b.example/2"}, err: "at line 1: an & that begins no entity of XML: write &amp;"},
+		{name: "a no-break space of HTML", text: two + "<url><loc>&nbsp;</loc></url></urlset>",
+			want: []string{"https://a.example/1", "https://b.example/2"}, err: "an & that begins no entity of XML"},
 		{name: "a control character", text: "<urlset>\n\x01</urlset>", err: "at line 2: a control character, which XML does not allow"},
 		{name: "an element that is not closed", text: "<urlset><url></urlset>", err: "an end tag that does not belong to the open element"},
-		{name: "a script behind the end", text: two + "</urlset><script>", want: []string{"https://a.example/1", "https://b.example/2"}, err: "something is behind the end of its root element"},
+		{name: "a script behind the end", text: two + "</urlset><script>", want: []string{"https://a.example/1", "https://b.example/2"},
+			err: "something is behind the end of its root element"},
 		{name: "two marks", text: "\uFEFF\uFEFF<urlset/>", err: "it begins with two byte order marks"},
 		{name: "U+200B", text: "\u200B<urlset/>", err: "it begins with an invisible character (U+200B"},
 		{name: "U+00A0", text: "\u00A0<urlset/>", err: "it begins with an invisible character (U+00A0"},
@@ -444,9 +456,11 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "UTF-16 without a mark", text: "\x00<\x00u", err: "it is UTF-16; want UTF-8"},
 		{name: "a prefix that an entry binds", text: `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>https://a.example/1</loc></url><s:url xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9"><s:loc>https://a.example/2</s:loc></s:url></urlset>`,
 			want: []string{"https://a.example/1"}, err: "some of its url elements have another prefix than the root element, and are not read"},
-		{name: "a feed with a long text", text: `<rss><channel><item><link>https://a.example/1</link><description><![CDATA[` + strings.Repeat("x", 100_000) + `]]></description></item><item><link>https://b.example/2</link></item></channel></rss>`,
+		{name: "a feed with a long text", text: `<rss><channel><item><link>https://a.example/1</link><description><![CDATA[` +
+			strings.Repeat("x", 100_000) + `]]></description></item><item><link>https://b.example/2</link></item></channel></rss>`,
 			want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "lines that end in a carriage return", text: "https://a.example/1\rhttps://b.example/2\r", want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "lines that end in a carriage return", text: "https://a.example/1\rhttps://b.example/2\r",
+			want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "an entry without a URL", text: "<urlset><url><lastmod>2026</lastmod></url></urlset>", err: "url[0] (0 bytes) has no URL"},
 		{name: "gzip in gzip", text: zipped(zipped("<urlset/>")), err: "it is compressed with gzip twice"},
 		{name: "an index", text: index("/xml"), err: "sitemap[0] (27 bytes) is a sitemap, and is on another host, which is not allowed"},
@@ -494,7 +508,8 @@ func TestPagesOfAFileThatIsNotGivenAreNotGone(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	for range 2 {
-		if err := update(&s, 0, "a"); !errors.Is(err, sitemap.ErrNoneGone) || !strings.Contains(err.Error(), "https://a.example/b.txt was read before") || strings.Contains(err.Error(), "secret") || len(s.PendingURLs()) > 0 {
+		if err := update(&s, 0, "a"); !errors.Is(err, sitemap.ErrNoneGone) ||
+			!strings.Contains(err.Error(), "https://a.example/b.txt was read before") || strings.Contains(err.Error(), "secret") || len(s.PendingURLs()) > 0 {
 			t.Errorf("%v, %q", err, s.PendingURLs())
 		}
 	}
@@ -541,10 +556,13 @@ func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
 		want       []string
 		err        string
 	}{
-		{name: "robots.txt", file: "https://www.example.com/robots.txt", hosts: []string{"MAPS.example", "shop.example"}, want: []string{"https://shop.example/1", "https://www.example.com/1"}},
-		{name: "pages of another host", file: "https://www.example.com/shop.xml", err: "url[0] (22 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file"},
+		{name: "robots.txt", file: "https://www.example.com/robots.txt", hosts: []string{"MAPS.example", "shop.example"},
+			want: []string{"https://shop.example/1", "https://www.example.com/1"}},
+		{name: "pages of another host", file: "https://www.example.com/shop.xml",
+			err: "url[0] (22 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file"},
 		{name: "sitemaps on another host", file: "https://www.example.com/index.xml", err: "sitemap[0] (28 bytes) is on another host, which is not allowed"},
-		{name: "an index whose sitemaps are elsewhere", file: "https://www.example.com/index.xml", hosts: []string{"maps.example"}, want: []string{"https://www.example.com/1"}},
+		{name: "an index whose sitemaps are elsewhere", file: "https://www.example.com/index.xml", hosts: []string{"maps.example"},
+			want: []string{"https://www.example.com/1"}},
 		{name: "a redirect to another host", file: "https://www.example.com/moved.xml", err: "it redirects to another host"},
 		{name: "a redirect to a named host", file: "https://www.example.com/moved.xml", hosts: []string{"maps.example"}, want: []string{"https://www.example.com/1"}},
 		{name: "a host with another port", file: "https://www.example.com/shop.xml", hosts: []string{"shop.example:8443"}, err: "is on another host"},
@@ -627,26 +645,31 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 	}{
 		"attributes":         {file: repeated{before: "<urlset", text: ` a=""`, times: endless}, err: "a tag, text or comment of more than 65536 bytes"},
 		"attributes of many": {file: repeated{before: "<urlset>", text: "<url" + strings.Repeat(` a=""`, 12_000) + "/>", times: endless}, err: tooLong},
-		"namespaces":         {file: repeated{before: "<urlset>", text: "<a" + strings.Repeat(` xmlns:a="b"`, 5000) + ">", times: endless}, err: "nested more than 100 deep"},
-		"elements":           {file: repeated{before: "<urlset>", text: "<a>", times: endless}, err: "nested more than 100 deep"},
-		"names":              {file: repeated{before: "<urlset>", text: "<" + strings.Repeat("a", 65_000) + ">", times: endless}, err: "nested more than 100 deep"},
-		"a name":             {file: repeated{before: "<", text: "a", times: endless}, err: "a tag, text or comment"},
-		"a comment":          {file: repeated{before: "<urlset><!--", text: "-a", times: endless}, err: "a tag, text or comment"},
-		"comments":           {file: repeated{before: "<urlset><url><loc>a", text: "<!---->a", times: endless}, err: tooLong},
-		"text":               {file: repeated{before: "<urlset><url><loc>", text: "a<b/>", times: endless}, err: tooLong},
-		"a directive":        {file: repeated{before: "<!DOCTYPE", text: " <!ENTITY a 'b'>", times: endless}, err: "a tag, text or comment"},
-		"an entity":          {file: repeated{before: "<urlset><url><loc>&", text: "a", times: endless}, err: "a tag, text or comment"},
-		"entities":           {file: repeated{before: `<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]><urlset><url><loc>`, text: "&b;", times: 5, after: "</loc></url></urlset>"}, err: "its XML has an error"},
-		"pages":              {file: repeated{before: "<urlset>", text: url, times: endless}, err: "more than 50000 entries"},
-		"empty pages":        {file: repeated{before: "<urlset>", text: "<url/>", times: endless}, err: "more than 50000 entries"},
-		"lines":              {file: repeated{text: home + "/a\n", times: endless}, err: "more than 50000 entries"},
-		"wrong lines":        {file: repeated{text: "http://a\n", times: endless}, err: "more than 50000 entries"},
-		"empty lines":        {file: repeated{text: "\n", times: endless}, err: tooLong},
-		"a line":             {file: repeated{text: "https://a", times: endless}, err: "a line of more than 10000 bytes"},
-		"sitemaps":           {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, strings.Repeat("a", 7000)), times: endless}, err: tooLong},
-		"the same sitemap":   {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, ""), times: 900, after: "</sitemapindex>"}, err: "a sitemap index in a sitemap index"},
-		"other sitemaps":     {file: repeated{before: "<sitemapindex>", text: "<sitemap><loc>" + strings.Repeat("https://other.example/", 400) + "</loc></sitemap>", times: endless}, err: tooLong},
-		"zipped attributes":  {file: repeated{before: "<urlset", text: ` a=""`, times: 30_000_000}, isZipped: true, err: "a tag, text or comment of more than 65536 bytes"},
+		"namespaces": {file: repeated{before: "<urlset>", text: "<a" + strings.Repeat(` xmlns:a="b"`, 5000) + ">", times: endless},
+			err: "nested more than 100 deep"},
+		"elements":    {file: repeated{before: "<urlset>", text: "<a>", times: endless}, err: "nested more than 100 deep"},
+		"names":       {file: repeated{before: "<urlset>", text: "<" + strings.Repeat("a", 65_000) + ">", times: endless}, err: "nested more than 100 deep"},
+		"a name":      {file: repeated{before: "<", text: "a", times: endless}, err: "a tag, text or comment"},
+		"a comment":   {file: repeated{before: "<urlset><!--", text: "-a", times: endless}, err: "a tag, text or comment"},
+		"comments":    {file: repeated{before: "<urlset><url><loc>a", text: "<!---->a", times: endless}, err: tooLong},
+		"text":        {file: repeated{before: "<urlset><url><loc>", text: "a<b/>", times: endless}, err: tooLong},
+		"a directive": {file: repeated{before: "<!DOCTYPE", text: " <!ENTITY a 'b'>", times: endless}, err: "a tag, text or comment"},
+		"an entity":   {file: repeated{before: "<urlset><url><loc>&", text: "a", times: endless}, err: "a tag, text or comment"},
+		"entities": {file: repeated{before: `<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]><urlset><url><loc>`,
+			text: "&b;", times: 5, after: "</loc></url></urlset>"}, err: "its XML has an error"},
+		"pages":       {file: repeated{before: "<urlset>", text: url, times: endless}, err: "more than 50000 entries"},
+		"empty pages": {file: repeated{before: "<urlset>", text: "<url/>", times: endless}, err: "more than 50000 entries"},
+		"lines":       {file: repeated{text: home + "/a\n", times: endless}, err: "more than 50000 entries"},
+		"wrong lines": {file: repeated{text: "http://a\n", times: endless}, err: "more than 50000 entries"},
+		"empty lines": {file: repeated{text: "\n", times: endless}, err: tooLong},
+		"a line":      {file: repeated{text: "https://a", times: endless}, err: "a line of more than 10000 bytes"},
+		"sitemaps":    {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, strings.Repeat("a", 7000)), times: endless}, err: tooLong},
+		"the same sitemap": {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, ""), times: 900, after: "</sitemapindex>"},
+			err: "a sitemap index in a sitemap index"},
+		"other sitemaps": {file: repeated{before: "<sitemapindex>", text: "<sitemap><loc>" + strings.Repeat("https://other.example/", 400) +
+			"</loc></sitemap>", times: endless}, err: tooLong},
+		"zipped attributes": {file: repeated{before: "<urlset", text: ` a=""`, times: 30_000_000}, isZipped: true,
+			err: "a tag, text or comment of more than 65536 bytes"},
 		"zipped white space": {file: repeated{text: " ", times: 60 << 20}, isZipped: true, err: tooLong},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -704,7 +727,8 @@ func TestAnIndexTakesLittleMemory(t *testing.T) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		most = max(most, m.HeapAlloc)
-		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"x/" + strings.Repeat("y", 60_000)}}, Body: io.NopCloser(strings.NewReader("no"))}
+		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"x/" + strings.Repeat("y", 60_000)}},
+			Body: io.NopCloser(strings.NewReader("no"))}
 		if files++; r.URL.Path == "/index.xml" {
 			answer.Body = io.NopCloser(strings.NewReader(text))
 		}
@@ -713,7 +737,8 @@ func TestAnIndexTakesLittleMemory(t *testing.T) {
 	before := heapInUse()
 	var s sitemap.State
 	err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/index.xml")
-	if err == nil || files != 1001 || len(err.Error()) > 200_000 || !strings.Contains(err.Error(), "901 more files have errors") || !strings.Contains(err.Error(), "sitemap[1000] (9025 bytes) has more than 2048 bytes") {
+	if err == nil || files != 1001 || len(err.Error()) > 200_000 || !strings.Contains(err.Error(), "901 more files have errors") ||
+		!strings.Contains(err.Error(), "sitemap[1000] (9025 bytes) has more than 2048 bytes") {
 		t.Errorf("%d files; %.3000v", files, err)
 	}
 	if used := int64(most) - before; used > 64<<20 {
@@ -816,8 +841,9 @@ func TestCredentials(t *testing.T) {
 		return answer, nil
 	})}
 	for file, requests := range map[string][]string{
-		"https://user:s3cret@www.example.com/i.xml":     {home + "/i.xml s3cret", home + "/1.xml s3cret", "http://www.example.com/2.xml "},
-		"https://user:s3cret@www.example.com/moved.xml": {home + "/moved.xml s3cret", "http://www.example.com/i.xml ", home + "/1.xml s3cret", "http://www.example.com/2.xml "},
+		"https://user:s3cret@www.example.com/i.xml": {home + "/i.xml s3cret", home + "/1.xml s3cret", "http://www.example.com/2.xml "},
+		"https://user:s3cret@www.example.com/moved.xml": {home + "/moved.xml s3cret", "http://www.example.com/i.xml ", home + "/1.xml s3cret",
+			"http://www.example.com/2.xml "},
 		"http://user:s3cret@www.example.com/i.xml":      {"http://www.example.com/i.xml s3cret", home + "/1.xml s3cret", "http://www.example.com/2.xml s3cret"},
 		"https://user:s3cret@www.example.com/there.xml": {home + "/there.xml s3cret", home + "/1.xml s3cret"},
 	} {
@@ -837,7 +863,8 @@ func TestCredentials(t *testing.T) {
 func TestHostsAreToldApart(t *testing.T) {
 	t.Parallel()
 	for _, pair := range [][2]string{
-		{"https://[fd00::1]:8443", "https://[fd00::1:8443]"}, {"https://www.example.com:8443", "https://www.example.com"}, {"https://www.example.com:8443", "http://www.example.com:6379"},
+		{"https://[fd00::1]:8443", "https://[fd00::1:8443]"}, {"https://www.example.com:8443",
+			"https://www.example.com"}, {"https://www.example.com:8443", "http://www.example.com:6379"},
 		{"https://straße.example", "https://strasse.example"}, {"https://www.example.com", "https://www.example.com.evil.example"},
 	} {
 		var users []string
@@ -847,7 +874,8 @@ func TestHostsAreToldApart(t *testing.T) {
 			if _, password, ok := r.BasicAuth(); ok {
 				users = append(users, r.URL.Host+" "+password)
 			}
-			answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<sitemapindex><sitemap><loc>" + pair[1] + "/s.xml</loc></sitemap></sitemapindex>")), Request: r}
+			answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{},
+				Body: io.NopCloser(strings.NewReader("<sitemapindex><sitemap><loc>" + pair[1] + "/s.xml</loc></sitemap></sitemapindex>")), Request: r}
 			switch r.URL.Path {
 			case "/moved.xml":
 				answer.StatusCode = http.StatusFound
@@ -883,10 +911,12 @@ func TestErrorsDoNotQuoteAnswers(t *testing.T) {
 		"HTTP/1.1 302 Found\r\nLocation: http://" + secret + ".internal/\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: " + secret + "://%zz\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: " + secret + "\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret + "\r\n",
-		file(secret), file("http://" + secret + "\n"), file("<" + secret + "/>"), file("<urlset><" + secret + "></urlset>"), file("<urlset>&" + secret + ";</urlset>"),
+		file(secret), file("http://" + secret + "\n"), file("<" + secret + "/>"), file("<urlset><" + secret + "></urlset>"), file("<urlset>&" +
+			secret + ";</urlset>"),
 		file("<urlset><url><loc>" + secret + "</loc></url></urlset>"), file("<urlset><url><loc>http://u:" + secret + "@www.example.com/</loc></url></urlset>"),
 		file("<urlset><url><loc>http://www.example.com:80/%" + secret + "</loc></url></urlset>"), file(`<?xml version="` + secret + `"?><urlset/>`),
-		file(`<?xml version="1.0" encoding="` + secret + `"?><urlset/>`), file("<urlset a=" + secret + "/>"), file("<sitemapindex><sitemap><loc>" + secret + "</loc></sitemap></sitemapindex>"),
+		file(`<?xml version="1.0" encoding="` + secret + `"?><urlset/>`), file("<urlset a=" + secret +
+			"/>"), file("<sitemapindex><sitemap><loc>" + secret + "</loc></sitemap></sitemapindex>"),
 		file("<urlset><url><loc>http://www.example.com/" + strings.Repeat(secret, 1200) + "</loc></url></urlset>"),
 	} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -928,7 +958,8 @@ func TestHeadersHaveALimit(t *testing.T) {
 		_, _ = io.WriteString(w, urlset("/a"))
 	}))
 	var s sitemap.State
-	if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/?header"); err == nil || !strings.Contains(err.Error(), "the request failed") {
+	if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/?header"); err == nil ||
+		!strings.Contains(err.Error(), "the request failed") {
 		t.Error(err)
 	}
 	if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/"); err != nil || len(s.Pending) != 1 || s.Files[home+"/"].ETag != "" {
@@ -945,7 +976,8 @@ func TestAnIndexHasALimit(t *testing.T) {
 	}
 	var s sitemap.State
 	err := newReader(t, web, sitemap.Config{MaxFiles: 2}).Update(t.Context(), &s, home+"/i.xml")
-	if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 || !strings.Contains(err.Error(), "it lists 2 sitemaps more than the 2 that are allowed") {
+	if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped != 2 ||
+		!strings.Contains(err.Error(), "it lists 2 sitemaps more than the 2 that are allowed") {
 		t.Error(err)
 	}
 	want(t, pending(&s), "/1", "/2")
@@ -954,7 +986,8 @@ func TestAnIndexHasALimit(t *testing.T) {
 // A page is announced once, although two files, or two entries, have different dates for it.
 func TestAPageWithTwoDatesIsAnnouncedOnce(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": urlset("/a 2026-11-22", "/b 2026-11-22", "/b 2026-11-23"), "/news.xml": urlset("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z")}}
+	web := &site{files: map[string]string{"/s.xml": urlset("/a 2026-11-22", "/b 2026-11-22", "/b 2026-11-23"),
+		"/news.xml": urlset("/a 2026-11-22T10:00:00Z", "/b 2026-11-22T10:00:00Z")}}
 	r := newReader(t, web, sitemap.Config{})
 	var s sitemap.State
 	both := func() []string {
@@ -997,11 +1030,13 @@ func TestASitemapWhoseLastmodHasNoTimeIsReadAgain(t *testing.T) {
 // Everything that is accepted can be submitted, and everything that is submitted can be done.
 func TestPagesAreThoseOfIndexNow(t *testing.T) {
 	t.Parallel()
-	client, err := indexnow.New(indexnow.Config{Key: "73134416ae45434d98edc086e0bf6740", Logger: slog.New(slog.DiscardHandler), HTTPClient: &http.Client{Transport: answers{}}})
+	client, err := indexnow.New(indexnow.Config{Key: "73134416ae45434d98edc086e0bf6740", Logger: slog.New(slog.DiscardHandler),
+		HTTPClient: &http.Client{Transport: answers{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := &site{files: map[string]string{"/s.xml": urlset("", "/?", "/a b", "/%7e%c3", "/?a[]=|'", "/../x/./y", "/"+strings.Repeat("x", 7970), "/"+strings.Repeat("x", 7980))}}
+	web := &site{files: map[string]string{"/s.xml": urlset("", "/?", "/a b", "/%7e%c3", "/?a[]=|'", "/../x/./y", "/"+strings.Repeat("x", 7970),
+		"/"+strings.Repeat("x", 7980))}}
 	r := newReader(t, web, sitemap.Config{})
 	var s sitemap.State
 	if err := r.Update(t.Context(), &s, home+"/s.xml"); err == nil || !strings.Contains(err.Error(), "has 8004 bytes, escaped") {
@@ -1038,11 +1073,14 @@ func TestURLsAreAbsoluteAndOnTheFilesHost(t *testing.T) {
 		}
 	}
 	want(t, pending(&s), "/a", "https://xn--bcher-kva.example/b")
-	if err := r.Update(t.Context(), &s, home+"/relative.xml"); err == nil || !strings.Contains(err.Error(), `url[0] (2 bytes) is not a URL that begins with https:// or http://`) {
+	if err := r.Update(t.Context(), &s, home+"/relative.xml"); err == nil ||
+		!strings.Contains(err.Error(), `url[0] (2 bytes) is not a URL that begins with https:// or http://`) {
 		t.Error(err)
 	}
-	for file, text := range map[string]string{"https://user:s3cret@www.example.com:99999999/": "invalid port", "https://user:s3cret@%zz/": "is not the URL of a file"} {
-		if err := sitemap.New(sitemap.Config{}).Update(t.Context(), &s, file); err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "s3cret") {
+	for file, text := range map[string]string{"https://user:s3cret@www.example.com:99999999/": "invalid port",
+		"https://user:s3cret@%zz/": "is not the URL of a file"} {
+		if err := sitemap.New(sitemap.Config{}).Update(t.Context(), &s, file); err == nil || !strings.Contains(err.Error(), text) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v; want %s", err, text)
 		}
 	}

@@ -207,7 +207,8 @@ func TestEachCacheIsAsked(t *testing.T) {
 		t.Errorf("got %+v", results)
 	}
 	var problem *Error
-	if !errors.As(results[1].Err, &problem) || !errors.Is(err, ErrUnexpected) || problem.Status != 404 || problem.Cache != "bing" || problem.Message != "no such thing" {
+	if !errors.As(results[1].Err, &problem) || !errors.Is(err, ErrUnexpected) || problem.Status != 404 || problem.Cache != "bing" ||
+		problem.Message != "no such thing" {
 		t.Errorf("got %v, %+v", err, problem)
 	}
 	hosts := []string{}
@@ -227,7 +228,8 @@ func TestEachResponseIsReported(t *testing.T) {
 	google403 := func(message string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(403)
-			fmt.Fprintf(w, "<title>Error 403</title><p>Your client does not have permission to get URL <code>%s</code> from this server. %s", html.EscapeString(r.RequestURI), message)
+			fmt.Fprintf(w, "<title>Error 403</title><p>Your client does not have permission to get URL <code>%s</code> from this server. %s",
+				html.EscapeString(r.RequestURI), message)
 		}
 	}
 	status := func(code int, body string) http.HandlerFunc {
@@ -248,25 +250,29 @@ func TestEachResponseIsReported(t *testing.T) {
 		message string // in the error
 		once    bool   // it is not retryable
 	}{
-		"signature":                      {handler: google403("URL signature verification error."), want: ErrSignature, message: "URL signature verification error.", once: true},
-		"ingestion":                      {handler: google403("Invalid public key due to ingestion error: 404"), want: ErrIngestion, message: "ingestion error: 404", once: true},
-		"signature, decoded":             {handler: status(403, "<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), want: ErrSignature, message: "URL signature verification error.", once: true},
-		"408":                            {handler: status(408, ""), want: ErrServer, message: "408", once: false},
-		"403 without a reason":           {handler: google403("That’s all we know."), want: ErrForbidden, message: "That’s all", once: true},
-		"403 with an empty body":         {handler: status(403, ""), want: ErrForbidden, message: "", once: true},
-		"429":                            {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", once: false},
-		"500":                            {handler: status(500, "<h1>oops</h1>"), want: ErrServer, message: `"oops"`, once: false},
-		"503":                            {handler: status(503, ""), want: ErrServer, message: "", once: false},
-		"404":                            {handler: status(404, ""), want: ErrUnexpected, message: "404", once: true},
-		"204":                            {handler: status(204, ""), want: ErrUnexpected, message: "204", once: true},
-		"200 with a login page":          {handler: status(200, "<html>Please log in"), want: ErrUnexpected, message: "log in", once: true},
-		"200 with an empty body":         {handler: status(200, ""), want: ErrUnexpected, message: "200", once: true},
-		"200 with more than OK":          {handler: status(200, "OK OK"), want: ErrUnexpected, message: "OK OK", once: true},
-		"200 with OK in a button":        {handler: status(200, "<title>Log in</title><button>OK</button>"), want: ErrUnexpected, message: "OK", once: true},
-		"200 with a comment before OK":   {handler: status(200, "<!-- not flushed -->OK"), want: ErrUnexpected, message: "OK", once: true},
-		"invalid key":                    {handler: google403("Invalid PEM key."), want: ErrKey, message: "Invalid PEM key.", once: true},
-		"ingest":                         {handler: google403("We could not ingest it."), want: ErrIngestion, message: "ingest", once: true},
-		"signature and ingestion":        {handler: google403("Signature not verified: ingestion error."), want: ErrIngestion, message: "ingestion error", once: true},
+		"signature": {handler: google403("URL signature verification error."), want: ErrSignature,
+			message: "URL signature verification error.", once: true},
+		"ingestion": {handler: google403("Invalid public key due to ingestion error: 404"), want: ErrIngestion,
+			message: "ingestion error: 404", once: true},
+		"signature, decoded": {handler: status(403,
+			"<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), want: ErrSignature, message: "URL signature verification error.", once: true},
+		"408":                          {handler: status(408, ""), want: ErrServer, message: "408", once: false},
+		"403 without a reason":         {handler: google403("That’s all we know."), want: ErrForbidden, message: "That’s all", once: true},
+		"403 with an empty body":       {handler: status(403, ""), want: ErrForbidden, message: "", once: true},
+		"429":                          {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", once: false},
+		"500":                          {handler: status(500, "<h1>oops</h1>"), want: ErrServer, message: `"oops"`, once: false},
+		"503":                          {handler: status(503, ""), want: ErrServer, message: "", once: false},
+		"404":                          {handler: status(404, ""), want: ErrUnexpected, message: "404", once: true},
+		"204":                          {handler: status(204, ""), want: ErrUnexpected, message: "204", once: true},
+		"200 with a login page":        {handler: status(200, "<html>Please log in"), want: ErrUnexpected, message: "log in", once: true},
+		"200 with an empty body":       {handler: status(200, ""), want: ErrUnexpected, message: "200", once: true},
+		"200 with more than OK":        {handler: status(200, "OK OK"), want: ErrUnexpected, message: "OK OK", once: true},
+		"200 with OK in a button":      {handler: status(200, "<title>Log in</title><button>OK</button>"), want: ErrUnexpected, message: "OK", once: true},
+		"200 with a comment before OK": {handler: status(200, "<!-- not flushed -->OK"), want: ErrUnexpected, message: "OK", once: true},
+		"invalid key":                  {handler: google403("Invalid PEM key."), want: ErrKey, message: "Invalid PEM key.", once: true},
+		"ingest":                       {handler: google403("We could not ingest it."), want: ErrIngestion, message: "ingest", once: true},
+		"signature and ingestion": {handler: google403("Signature not verified: ingestion error."), want: ErrIngestion,
+			message: "ingestion error", once: true},
 		"403 truncated":                  {handler: cut(403, "<p>Your client"), want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
 		"403 truncated after the reason": {handler: cut(403, "URL signature verification error."), want: ErrSignature, message: "verification", once: true},
 		"garbage":                        {handler: status(200, "\x00\xff<\x01"), want: ErrUnexpected, message: "200", once: true},
@@ -275,9 +281,10 @@ func TestEachResponseIsReported(t *testing.T) {
 				_, err = io.WriteString(w, "OK   ")
 			}
 		}, want: nil, message: "is truncated", once: false},
-		"201 OK":   {handler: status(201, "OK"), want: ErrUnexpected, message: "201", once: true},
-		"long":     {handler: status(403, strings.Repeat("word ", 1000)), want: ErrForbidden, message: "word", once: true},
-		"redirect": {handler: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, want: ErrUnexpected, message: "302", once: true},
+		"201 OK": {handler: status(201, "OK"), want: ErrUnexpected, message: "201", once: true},
+		"long":   {handler: status(403, strings.Repeat("word ", 1000)), want: ErrForbidden, message: "word", once: true},
+		"redirect": {handler: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+			want: ErrUnexpected, message: "302", once: true},
 		"truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "3")
 			io.WriteString(w, "OK")
@@ -299,7 +306,8 @@ func TestEachResponseIsReported(t *testing.T) {
 			// The words in the page's URL must not be taken for the cache's message.
 			results, err := c.Flush(t.Context(), "https://www.example.com/ingestion-of-a-signature")
 			var problem *Error
-			if !errors.As(err, &problem) || len(results) != 1 || results[0].Err != problem || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.message) {
+			if !errors.As(err, &problem) || len(results) != 1 || results[0].Err != problem || test.want != nil && !errors.Is(err, test.want) ||
+				!strings.Contains(err.Error(), test.message) {
 				t.Fatalf("got %+v, %v; want %v with %q", results, err, test.want, test.message)
 			}
 			if len(err.Error()) > 600 || strings.Contains(err.Error(), "amp_url_signature") {
@@ -331,7 +339,8 @@ func TestFlushEndsWithItsContext(t *testing.T) {
 func TestInvalidPagesAreRejectedBeforeSending(t *testing.T) {
 	t.Parallel()
 	c := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
-	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
+	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/",
+		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
 		t.Run(page, func(t *testing.T) {
 			results, err := c.Flush(t.Context(), page)
 			if problem := (*badvalue.Error)(nil); !errors.As(err, &problem) || problem.Path != "page" || results != nil {
@@ -408,7 +417,8 @@ func TestParseKey(t *testing.T) {
 		"encrypted":               {data: encode("ENCRYPTED PRIVATE KEY", nil), want: `"ENCRYPTED PRIVATE KEY"; want`},
 		"public":                  {data: encode("PUBLIC KEY", nil), want: `"PUBLIC KEY"; want`},
 		"elliptic":                {data: encode("PRIVATE KEY", pkcs8(elliptic)), want: "*ecdsa.PrivateKey; want RSA"},
-		"old":                     {data: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}}), want: "is encrypted"},
+		"old": {data: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}}),
+			want: "is encrypted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseKey(test.data)
@@ -543,14 +553,16 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 			io.WriteString(w, body)
 		}, want: `Content-Type is "application/octet-stream"`},
 		"garbage": {handler: plain("garbage"), want: `the answer, 7 bytes of text/plain, is not PEM`},
-		"empty":   {handler: func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") }, want: `0 bytes of text/plain, is not PEM`},
+		"empty": {handler: func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "text/plain") },
+			want: `0 bytes of text/plain, is not PEM`},
 		"endless": {handler: plain(strings.Repeat("a", 1<<20)), want: "longer than 65536"},
 		"truncated": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			io.WriteString(w, body)
 		}, want: "is truncated"},
-		"no answer":        {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
-		"PKCS #1":          {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), want: `"RSA PUBLIC KEY"`},
+		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
+		"PKCS #1": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY",
+			Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), want: `"RSA PUBLIC KEY"`},
 		"the private key":  {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), want: "which is public from now on"},
 		"both keys":        {handler: plain(body + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY"}))), want: "which is public from now on"},
 		"one line":         {handler: plain(strings.ReplaceAll(body, "\n", " ")), want: "it is on one line; want a line break"},
@@ -573,7 +585,9 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 				test.handler(w, r)
 			}), nil)
 			err := c.Verify(t.Context(), "WWW.Example.com")
-			if test.want == "" && err != nil || test.want != "" && (errors.Is(err, ErrKeyFile) == (name == "no answer") || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "https://www.example.com"+KeyPath)) {
+			if test.want == "" && err != nil || test.want != "" &&
+				(errors.Is(err, ErrKeyFile) == (name == "no answer") || !strings.Contains(err.Error(), test.want) ||
+					!strings.Contains(err.Error(), "https://www.example.com"+KeyPath)) {
 				t.Errorf("%s: got %v; want %q", name, err, test.want)
 			}
 		})
@@ -867,7 +881,8 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 	})
 	_, _ = c.Flush(t.Context(), "https://www.example.com/good")
 	_, _ = c.Flush(t.Context(), "https://www.example.com/bad")
-	for _, want := range []string{`level=DEBUG msg="ampcors: updatecache: asking" url="https://www-example-com.cdn.`, `level=INFO msg="ampcors: updatecache: flushed" page=https://www.example.com/good cache=google`, `level=WARN msg="ampcors: updatecache: not flushed" page=https://www.example.com/bad`} {
+	for _, want := range []string{`level=DEBUG msg="ampcors: updatecache: asking" url="https://www-example-com.cdn.`,
+		`level=INFO msg="ampcors: updatecache: flushed" page=https://www.example.com/good cache=google`, `level=WARN msg="ampcors: updatecache: not flushed" page=https://www.example.com/bad`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}
@@ -908,7 +923,8 @@ func TestVerifyCaches(t *testing.T) {
 		t.Error(err)
 	}
 	copies.Store(google, old)
-	if err := c.VerifyCaches(t.Context(), "www.example.com"); !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "another key") || strings.Contains(err.Error(), bing) {
+	if err := c.VerifyCaches(t.Context(), "www.example.com"); !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), "another key") ||
+		strings.Contains(err.Error(), bing) {
 		t.Errorf("google has an old key: %v", err)
 	}
 	if err := c.VerifyCaches(t.Context()); !errors.As(err, new(*badvalue.Error)) {

@@ -60,7 +60,8 @@ func TestHonestTrafficIsServed(t *testing.T) {
 				if delay <= 10*time.Millisecond && r.honest.unavailable > 0 {
 					t.Errorf("%v; %+v", &r.honest, r.stats)
 				}
-				rows = append(rows, fmt.Sprintf("| %v | %v | %.0f | %s | %v | %d |", s, delay, r.lookups, r.honest.unavailableShare(), r.honest.p(99).Round(time.Millisecond), r.stats.Publishers))
+				rows = append(rows, fmt.Sprintf("| %v | %v | %.0f | %s | %v | %d |", s, delay, r.lookups, r.honest.unavailableShare(),
+					r.honest.p(99).Round(time.Millisecond), r.stats.Publishers))
 				t.Log(rows[len(rows)-1])
 			})
 		}

@@ -24,7 +24,8 @@ type indexNowFlags struct {
 
 func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 	f := &indexNowFlags{}
-	cmd.Flags().StringArrayVar(&f.locations, "key-location", nil, "URL of IndexNow's key file, if it is not at the root: it covers the pages of its folder; may be repeated, also for other hosts of --keys")
+	cmd.Flags().StringArrayVar(&f.locations, "key-location", nil,
+		"URL of IndexNow's key file, if it is not at the root: it covers the pages of its folder; may be repeated, also for other hosts of --keys")
 	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}; or those of its folders, for the pages in each: {\"www.example.com\": {\"/catalog/\": [\"…\"]}}")
 	return f
 }

@@ -94,7 +94,8 @@ func TestKey(t *testing.T) {
 		t.Errorf("exit code %d: %q, %q", code, first, second)
 	}
 	for _, args := range [][]string{{"key", "amp"}, {"key"}, {"key", "indexnow", "--public", "a"}, {"key", "updatecache", "--public", "none.pem"},
-		{"key", "updatecache"}, {"key", "updatecache", "--public", "a", "b"}, {"key", "indexnow", "a"}, {"key", "updatecache", filepath.Join(t.TempDir(), "none", "private.pem")}} {
+		{"key", "updatecache"}, {"key", "updatecache", "--public", "a", "b"}, {"key", "indexnow", "a"}, {"key", "updatecache",
+			filepath.Join(t.TempDir(), "none", "private.pem")}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if code, stdout, stderr := run(t, "", args...); code != exitUsage || stdout != "" || stderr == "" {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
@@ -121,14 +122,16 @@ func TestVerifyAndFlush(t *testing.T) {
 	})
 	t.Run("verify", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "verify", "--key", file, "www.example.com", "www.example.net")
-		if code != exitFindings || stdout != "www.example.com: the key file is correct; robots.txt, which must allow it, was not read\n" || !strings.Contains(stderr, "www.example.net") {
+		if code != exitFindings || stdout != "www.example.com: the key file is correct; robots.txt, which must allow it, was not read\n" ||
+			!strings.Contains(stderr, "www.example.net") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
 	t.Run("dry run", func(t *testing.T) {
 		w.seen = nil
 		code, stdout, _ := run(t, "", "flush", "--key", file, "--dry-run", "https://www.example.com/a")
-		if code != exitClean || strings.Count(stdout, "\nGET https://www-example-com.") != len(cacheurl.DefaultCaches()) || strings.Count(stdout, "&amp_url_signature=…\n") != len(cacheurl.DefaultCaches()) || len(w.seen) != 0 {
+		if code != exitClean || strings.Count(stdout, "\nGET https://www-example-com.") != len(cacheurl.DefaultCaches()) ||
+			strings.Count(stdout, "&amp_url_signature=…\n") != len(cacheurl.DefaultCaches()) || len(w.seen) != 0 {
 			t.Errorf("exit code %d\n%s\n%q", code, stdout, w.seen)
 		}
 	})
@@ -140,10 +143,12 @@ func TestVerifyAndFlush(t *testing.T) {
 		}
 		w.seen = nil
 		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sitemap", sitemap, "https://www.example.com/a", "https://www.example.com/broken")
-		if code != exitFindings || stdout != "https://www.example.com/a: flushed\nhttps://www.example.com/b: flushed\n" || !strings.Contains(stderr, "https://www.example.com/broken") || !strings.Contains(stderr, "could not fetch") {
+		if code != exitFindings || stdout != "https://www.example.com/a: flushed\nhttps://www.example.com/b: flushed\n" ||
+			!strings.Contains(stderr, "https://www.example.com/broken") || !strings.Contains(stderr, "could not fetch") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
-		for _, want := range []string{"GET www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/a", "GET www-example-com.www.bing-amp.com/update-cache/c/s/www.example.com/b"} {
+		for _, want := range []string{"GET www-example-com.cdn.ampproject.org/update-cache/c/s/www.example.com/a",
+			"GET www-example-com.www.bing-amp.com/update-cache/c/s/www.example.com/b"} {
 			if !slices.Contains(w.seen, want) {
 				t.Errorf("the requests are %q; want %s", w.seen, want)
 			}
@@ -177,7 +182,8 @@ func TestFlushInJSON(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	code, stdout, _ = run(t, "", "flush", "--key", file, "-o", "json", "--all-forms", "--cache", "google", "https://www.example.com/a")
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitClean || len(got) != 2 || got[0].Prefix != "www-example-com" || len(got[1].Prefix) != 52 {
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitClean || len(got) != 2 || got[0].Prefix != "www-example-com" ||
+		len(got[1].Prefix) != 52 {
 		t.Errorf("exit code %d, %v\n%s", code, err, stdout)
 	}
 }
@@ -189,7 +195,8 @@ func TestFlushIsRehearsed(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-	code, stdout, stderr := run(t, "", "flush", "--key", privateKey(t), "--cache", "google", "--resolve", "www-example-com.cdn.ampproject.org:443:127.0.0.1:"+port, "https://www.example.com/a")
+	code, stdout, stderr := run(t, "", "flush", "--key", privateKey(t), "--cache", "google", "--resolve",
+		"www-example-com.cdn.ampproject.org:443:127.0.0.1:"+port, "https://www.example.com/a")
 	if code == exitClean || !strings.Contains(stderr, "certificate") { // of this machine, which nobody trusts
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -217,7 +224,8 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 	t.Run("signed", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sign", "https://www.example.com/a")
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
-		if code != exitClean || len(lines) != len(cacheurl.DefaultCaches()) || !strings.HasPrefix(lines[1], "https://www-example-com.www.bing-amp.com/update-cache/c/s/www.example.com/a?amp_action=flush&amp_ts=") {
+		if code != exitClean || len(lines) != len(cacheurl.DefaultCaches()) ||
+			!strings.HasPrefix(lines[1], "https://www-example-com.www.bing-amp.com/update-cache/c/s/www.example.com/a?amp_action=flush&amp_ts=") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -225,9 +233,11 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 		t.Errorf("asked for %q", w.seen)
 	}
 	t.Run("all forms that would be flushed", func(t *testing.T) {
-		code, stdout, stderr := run(t, "", "flush", "--key", file, "--all-forms", "--dry-run", "--caches", otherCaches(t), "https://é-x.com/a", " https://a.example/", "not a URL")
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--all-forms", "--dry-run", "--caches", otherCaches(t), "https://é-x.com/a",
+			" https://a.example/", "not a URL")
 		prefixes := regexp.MustCompile(`GET https://([^.]*)\.update\.example/update-cache/`).FindAllStringSubmatch(stdout, -1)
-		if code != exitFindings || len(prefixes) != 3 || prefixes[1][1] != "xn--0---x-com-0-cbb" || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "has white space around it") || !strings.Contains(stderr, "does not begin with http") {
+		if code != exitFindings || len(prefixes) != 3 || prefixes[1][1] != "xn--0---x-com-0-cbb" || strings.Count(stderr, "\n") != 2 ||
+			!strings.Contains(stderr, "has white space around it") || !strings.Contains(stderr, "does not begin with http") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -248,7 +258,8 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 func otherCaches(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "caches.json")
-	if err := os.WriteFile(file, []byte(`{"caches": [{"id": "other", "cacheDomain": "cache.example", "updateCacheApiDomainSuffix": "update.example"}]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"caches": [{"id": "other", "cacheDomain": "cache.example", "updateCacheApiDomainSuffix": "update.example"}]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -363,19 +374,27 @@ func TestSubmitWithAState(t *testing.T) {
 		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
 		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
 		{"what was only recorded, and the engine is down", func() { isDown = true }, []string{"--all"}, exitFindings, "", "403", ""},
-		{"and is announced when it is up", func() { isDown = false }, nil, exitClean, "www.example.com: 2 URLs accepted; the engine still checks the key\n", "", "https://www.example.com/1 https://www.example.com/2"},
+		{"and is announced when it is up", func() { isDown = false }, nil, exitClean,
+			"www.example.com: 2 URLs accepted; the engine still checks the key\n", "", "https://www.example.com/1 https://www.example.com/2"},
 		{"and only once", func() {}, []string{"--all"}, exitClean, "", "no page is new or has changed", ""},
-		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean, "POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\n", "+ https://www.example.com/3\n", ""},
+		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean,
+			"POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\n", "+ https://www.example.com/3\n", ""},
 		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
-		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean, "www.example.com: 2 URLs accepted; the engine still checks the key\n", "", "https://www.example.com/3 https://www.example.com/4"},
+		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean,
+			"www.example.com: 2 URLs accepted; the engine still checks the key\n", "", "https://www.example.com/3 https://www.example.com/4"},
 		{"and nothing is left", func() {}, nil, exitClean, "", "no page is new", ""},
-		{"a page is gone", func() { pages = strings.Replace(pages, page(2), "", 1) }, []string{"--gone"}, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n", "no longer list: 1", "https://www.example.com/2"},
+		{"a page is gone", func() { pages = strings.Replace(pages, page(2), "", 1) }, []string{"--gone"}, exitClean,
+			"www.example.com: 1 URL accepted; the engine still checks the key\n", "no longer list: 1", "https://www.example.com/2"},
 		{"and is announced once", func() {}, []string{"--gone"}, exitClean, "", "no page is new", ""},
-		{"a page is gone, and the engine is down", func() { isDown, pages = true, strings.Replace(pages, page(4), "", 1) }, []string{"--gone"}, exitFindings, "", "no longer list: 1", ""},
-		{"then the sitemap is down", func() { isDown, sitemapIsDown = false, true }, []string{"--gone"}, exitFindings, "", "that wait for a run with --gone that reads everything: 1", ""},
+		{"a page is gone, and the engine is down", func() { isDown, pages = true, strings.Replace(pages, page(4), "", 1) }, []string{"--gone"},
+			exitFindings, "", "no longer list: 1", ""},
+		{"then the sitemap is down", func() { isDown, sitemapIsDown = false, true }, []string{"--gone"}, exitFindings, "",
+			"that wait for a run with --gone that reads everything: 1", ""},
 		{"then nobody asks for gone pages", func() { sitemapIsDown = false }, nil, exitClean, "", "that wait for a run with --gone that reads everything: 1", ""},
-		{"then it is announced", func() {}, []string{"--gone"}, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n", "no longer list: 1", "https://www.example.com/4"},
-		{"it has come back", func() { pages += page(4) }, nil, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n", "", "https://www.example.com/4"},
+		{"then it is announced", func() {}, []string{"--gone"}, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n",
+			"no longer list: 1", "https://www.example.com/4"},
+		{"it has come back", func() { pages += page(4) }, nil, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n",
+			"", "https://www.example.com/4"},
 		{"the sitemap is empty", func() { pages = "" }, []string{"--gone"}, exitFindings, "", "because no page is listed", ""},
 		{"the sitemap is down later", func() { sitemapIsDown, pages = true, page(1)+page(3)+page(4) }, nil, exitFindings, "", "403", ""},
 	} {
@@ -383,7 +402,8 @@ func TestSubmitWithAState(t *testing.T) {
 			step.change()
 			submitted = nil
 			code, stdout, stderr := run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state}, step.args...)...)
-			if code != step.code || stdout != step.stdout || !strings.Contains(stderr, step.stderr) || step.stderr == "" && stderr != "" || strings.Join(submitted, " ") != step.submitted {
+			if code != step.code || stdout != step.stdout || !strings.Contains(stderr, step.stderr) || step.stderr == "" && stderr != "" ||
+				strings.Join(submitted, " ") != step.submitted {
 				t.Errorf("exit code %d\n%s\n%s\nsubmitted %q", code, stdout, stderr, submitted)
 			}
 		})
@@ -446,13 +466,15 @@ func TestSubmitWithAState(t *testing.T) {
 			}
 			submitted = nil
 			code, _, stderr := run(t, "", append([]string{"submit", "--sitemap", file}, strings.Fields(test.args)...)...)
-			if slices.Sort(submitted); code != test.code || !strings.Contains(stderr, test.stderr) || !slices.Equal(submitted, test.submitted) || strings.Contains(stderr, "https://www.example.com"+file) {
+			if slices.Sort(submitted); code != test.code || !strings.Contains(stderr, test.stderr) || !slices.Equal(submitted, test.submitted) ||
+				strings.Contains(stderr, "https://www.example.com"+file) {
 				t.Errorf("%q, %s: exit code %d\n%s\nsubmitted %q", test.text, test.args, code, stderr, submitted)
 			}
 		}
 	})
 	t.Run("JSON", func(t *testing.T) {
-		if code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "-o", "json"); code != exitClean || stdout != "[]\n" {
+		if code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "-o", "json"); code != exitClean ||
+			stdout != "[]\n" {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -489,7 +511,8 @@ func TestSubmitWithAState(t *testing.T) {
 			}
 		})
 	}
-	if code, _, stderr := run(t, "", "submit", "--state", filepath.Join(t.TempDir(), "none", "s.json"), "--sitemap", "https://www.example.com/sitemap.xml"); code != exitUsage || !strings.Contains(stderr, "does not exist; make it first") {
+	if code, _, stderr := run(t, "", "submit", "--state", filepath.Join(t.TempDir(), "none", "s.json"), "--sitemap",
+		"https://www.example.com/sitemap.xml"); code != exitUsage || !strings.Contains(stderr, "does not exist; make it first") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if data, err := os.ReadFile(keys); err != nil || string(data) != keysText {
@@ -507,14 +530,18 @@ func TestAStateWithSkippedPages(t *testing.T) {
 		}
 	})
 	args := []string{"submit", "--sitemap", "HTTPS://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
-	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 page is recorded") || !strings.Contains(stderr, "skipped: https://shop.example.com/2\n") || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
+	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 page is recorded") ||
+		!strings.Contains(stderr, "skipped: https://shop.example.com/2\n") || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	pages += "https://www.example.com/3\n"
-	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || !strings.Contains(stderr, "url[1] (26 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file\n") || !strings.Contains(stderr, "ampcors: if another host is meant, name it with --allow-host\n") {
+	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" ||
+		!strings.Contains(stderr, "url[1] (26 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file\n") ||
+		!strings.Contains(stderr, "ampcors: if another host is meant, name it with --allow-host\n") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := run(t, "", append(args, "--allow-host", "shop.example.com")...); code != exitClean || stdout != "shop.example.com: 1 URL accepted\n" || stderr != "" {
+	if code, stdout, stderr := run(t, "", append(args, "--allow-host", "shop.example.com")...); code != exitClean ||
+		stdout != "shop.example.com: 1 URL accepted\n" || stderr != "" {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
@@ -550,11 +577,14 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 		keys = append(keys, s.Host+" "+s.Key)
 	})
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa", "older-key"], "b.example": ["bbbbbbbbbb"], "d.example": ["dddddddddd"]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa", "older-key"], "b.example": ["bbbbbbbbbb"], "d.example": ["dddddddddd"]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "https://a.example/", "https://b.example/", "https://c.example/")
-	if code != exitFindings || !slices.Contains([]string{"a.example: 1 URL accepted\nb.example: 1 URL accepted\n", "b.example: 1 URL accepted\na.example: 1 URL accepted\n"}, stdout) || !strings.Contains(stderr, "c.example: the host has no valid key") {
+	code, stdout, stderr := run(t, "", "submit", "--keys", file, "--endpoint", "https://first.example/", "https://a.example/",
+		"https://b.example/", "https://c.example/")
+	if code != exitFindings || !slices.Contains([]string{"a.example: 1 URL accepted\nb.example: 1 URL accepted\n",
+		"b.example: 1 URL accepted\na.example: 1 URL accepted\n"}, stdout) || !strings.Contains(stderr, "c.example: the host has no valid key") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	if slices.Sort(keys); !slices.Equal(keys, []string{"a.example aaaaaaaaaa", "b.example bbbbbbbbbb"}) || w.seen[0] != "POST first.example/" {
@@ -580,10 +610,12 @@ func TestSubmitWithKeysOfHosts(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"A.example": ["aaaaaaaaaa"], "a.example": ["bbbbbbbbbb"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := run(t, "", "submit", "--keys", file, "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "a.example is there twice, also in another spelling; want one list of its keys") {
+	if code, _, stderr := run(t, "", "submit", "--keys", file, "https://a.example/"); code != exitUsage ||
+		!strings.Contains(stderr, "a.example is there twice, also in another spelling; want one list of its keys") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage || !strings.Contains(stderr, "is not a JSON object") {
+	if code, _, stderr := run(t, "", "submit", "--keys", "pages.go", "https://a.example/"); code != exitUsage ||
+		!strings.Contains(stderr, "is not a JSON object") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -631,7 +663,8 @@ func TestSubmit(t *testing.T) {
 	})
 	t.Run("some accepted", func(t *testing.T) {
 		code, stdout, stderr := run(t, "https://www.example.com/1\nhttps://www.example.com/2\nhttps://www.example.net/\nhttps://www.example.com:8443/\n", "submit")
-		if code != exitFindings || stdout != "www.example.com: 2 URLs accepted\n" || !strings.Contains(stderr, "www.example.net") || !strings.Contains(stderr, "8443") || strings.Contains(stdout+stderr, key) {
+		if code != exitFindings || stdout != "www.example.com: 2 URLs accepted\n" || !strings.Contains(stderr, "www.example.net") ||
+			!strings.Contains(stderr, "8443") || strings.Contains(stdout+stderr, key) {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 		if !slices.Equal(submitted, []string{"https://www.example.com/1", "https://www.example.com/2"}) {
@@ -650,11 +683,13 @@ func TestSubmit(t *testing.T) {
 		code, stdout, _ = run(t, "", pages...)
 		var results []submittedResult
 		if err := json.Unmarshal([]byte(stdout), &results); err != nil || code != exitFindings || len(results) != 3 || results[0].Accepted != 1 ||
-			results[1].Host != "www.example.net" || results[1].NotAccepted != 1 || results[1].Status == 0 || len(results[2].Rejected) != 30 || results[2].Code != "malformed" {
+			results[1].Host != "www.example.net" || results[1].NotAccepted != 1 || results[1].Status == 0 || len(results[2].Rejected) != 30 ||
+			results[2].Code != "malformed" {
 			t.Errorf("exit code %d, %v\n%s", code, err, stdout)
 		}
 		code, stdout, stderr := run(t, "", slices.DeleteFunc(pages, func(arg string) bool { return arg == "-o" || arg == "json" })...)
-		if code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "and the same of 29 other URLs, which -o json lists") {
+		if code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" || strings.Count(stderr, "\n") != 2 ||
+			!strings.Contains(stderr, "and the same of 29 other URLs, which -o json lists") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -677,7 +712,8 @@ func TestEachCommandHasAnExample(t *testing.T) {
 
 func TestSubmitWithAKeyLocation(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "73134416ae45434d98edc086e0bf6740")
-	code, stdout, stderr := run(t, "", "submit", "--dry-run", "--key-location", "https://www.example.com/catalog/indexnow.txt", "https://www.example.com/catalog/a")
+	code, stdout, stderr := run(t, "", "submit", "--dry-run", "--key-location", "https://www.example.com/catalog/indexnow.txt",
+		"https://www.example.com/catalog/a")
 	if code != exitClean || !strings.Contains(stdout, `"keyLocation":"https://www.example.com/catalog/indexnow.txt"`) {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -699,7 +735,8 @@ func TestEachFlagIsSetByATest(t *testing.T) {
 	visit = func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			flags++
-			if !strings.Contains(tests.String(), `"--`+f.Name+`"`) && !strings.Contains(tests.String(), `"--`+f.Name+`=`) && (f.Shorthand == "" || !strings.Contains(tests.String(), `"-`+f.Shorthand+`"`)) {
+			if !strings.Contains(tests.String(), `"--`+f.Name+`"`) && !strings.Contains(tests.String(), `"--`+f.Name+`=`) &&
+				(f.Shorthand == "" || !strings.Contains(tests.String(), `"-`+f.Shorthand+`"`)) {
 				t.Errorf("no test sets --%s of %s", f.Name, cmd.CommandPath())
 			}
 		})
@@ -748,14 +785,16 @@ func TestExitCodesOfAnnouncements(t *testing.T) {
 	}
 	answer = busy
 	var results []struct{ RetryAfter int }
-	if _, stdout, _ := run(t, "", "submit", "-o", "json", "--endpoint", server.URL, "https://www.example.com/a"); json.Unmarshal([]byte(stdout), &results) != nil || len(results) != 1 || results[0].RetryAfter != 120 {
+	if _, stdout, _ := run(t, "", "submit", "-o", "json", "--endpoint", server.URL,
+		"https://www.example.com/a"); json.Unmarshal([]byte(stdout), &results) != nil || len(results) != 1 || results[0].RetryAfter != 120 {
 		t.Errorf("%s", stdout)
 	}
 	// A page that is wrong is also wrong later, beside one that is not.
 	if code, stdout, stderr := run(t, "", "submit", "--endpoint", server.URL, "https://www.example.com/a", "ftp://www.example.com/"); code != exitFindings {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := run(t, "", "submit", "--endpoint", server.URL, "--endpoint", "https://a.example", "https://www.example.com/a"); code != exitUsage || !strings.Contains(stderr, "share what one of them is told") {
+	if code, _, stderr := run(t, "", "submit", "--endpoint", server.URL, "--endpoint", "https://a.example", "https://www.example.com/a"); code != exitUsage ||
+		!strings.Contains(stderr, "share what one of them is told") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	server.Close()
@@ -778,7 +817,8 @@ func TestAPageThatNoKeyFileCoversIsSaidOnce(t *testing.T) {
 	args := []string{"submit", "--key-location", "https://www.example.com/a/k.txt", "--key-location", "https://www.example.com/b/k.txt",
 		"--sitemap", "https://www.example.com/sitemap.xml", "--all", "--state", state}
 	code, stdout, stderr := run(t, "", args...)
-	if code != exitFindings || !strings.Contains(stdout, "www.example.com: 2 URLs accepted") || !strings.Contains(stdout+stderr, `"https://www.example.com/c/1" is not covered by the key file, which is for its own folder; want a page below "https://www.example.com/a/" or "https://www.example.com/b/"`) {
+	if code != exitFindings || !strings.Contains(stdout, "www.example.com: 2 URLs accepted") ||
+		!strings.Contains(stdout+stderr, `"https://www.example.com/c/1" is not covered by the key file, which is for its own folder; want a page below "https://www.example.com/a/" or "https://www.example.com/b/"`) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := run(t, "", args...); code != exitClean || stderr != "ampcors: no page is new or has changed\n" {
@@ -797,7 +837,8 @@ func TestAPageThatNoKeyFileCoversIsSaidOnce(t *testing.T) {
 		if err := os.WriteFile(state, []byte(text), 0o600); err != nil || name != "as it is" && text == string(data) {
 			t.Fatal(name, err, text)
 		}
-		if code, stdout, stderr := run(t, "", append(args, "--key-location", "https://www.example.com/c/k.txt")...); code != exitClean || stdout != "www.example.com: 1 URL accepted\n" {
+		if code, stdout, stderr := run(t, "", append(args, "--key-location", "https://www.example.com/c/k.txt")...); code != exitClean ||
+			stdout != "www.example.com: 1 URL accepted\n" {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
 		}
 	}
@@ -837,7 +878,8 @@ func TestTheLinesOfShowKeySendTheRequests(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if code, _, stderr := run(t, "", "submit", "--show-key", "https://www.example.com/1"); code != exitUsage || !strings.Contains(stderr, "--show-key needs --dry-run") {
+	if code, _, stderr := run(t, "", "submit", "--show-key", "https://www.example.com/1"); code != exitUsage ||
+		!strings.Contains(stderr, "--show-key needs --dry-run") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -868,10 +910,12 @@ func TestVerifyOfANewSite(t *testing.T) {
 	}))
 	defer server.Close()
 	resolve := "www.example.com:80:" + server.Listener.Addr().String()
-	if code, stdout, stderr := run(t, "", "verify", "--resolve", resolve, "http://www.example.com"); code != exitClean || stdout != "http://www.example.com: the key file is correct\n" {
+	if code, stdout, stderr := run(t, "", "verify", "--resolve", resolve, "http://www.example.com"); code != exitClean ||
+		stdout != "http://www.example.com: the key file is correct\n" {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := run(t, "", "verify", "--resolve", "www.example.com", "www.example.com"); code != exitUsage || !strings.Contains(stderr, "www.example.com") {
+	if code, _, stderr := run(t, "", "verify", "--resolve", "www.example.com", "www.example.com"); code != exitUsage ||
+		!strings.Contains(stderr, "www.example.com") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if code, _, stderr := run(t, "", "verify", "ftp://www.example.com"); code != exitFindings || !strings.Contains(stderr, "ftp://www.example.com") {
@@ -885,8 +929,10 @@ func TestASitemapThatRedirectsIsSaidWhereTo(t *testing.T) {
 	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://cdn.example/sitemap.xml", http.StatusFound)
 	})
-	for _, args := range [][]string{{"submit", "--sitemap"}, {"submit", "--state", filepath.Join(t.TempDir(), "state.json"), "--sitemap"}, {"probe", "--sitemap"}} {
-		if code, _, stderr := run(t, "", append(args, "https://www.example.com/sitemap.xml")...); code == exitClean || !strings.Contains(stderr, "name that host with --allow-host: https://cdn.example/sitemap.xml\n") {
+	for _, args := range [][]string{{"submit", "--sitemap"}, {"submit", "--state", filepath.Join(t.TempDir(), "state.json"), "--sitemap"},
+		{"probe", "--sitemap"}} {
+		if code, _, stderr := run(t, "", append(args, "https://www.example.com/sitemap.xml")...); code == exitClean ||
+			!strings.Contains(stderr, "name that host with --allow-host: https://cdn.example/sitemap.xml\n") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -1042,7 +1088,8 @@ func TestREADMEsPartAboutCI(t *testing.T) {
 		if !bytes.Contains(readme, []byte("| `"+name+"` | `"+endpoint+"` |")) {
 			t.Errorf("README's table does not have %s", name)
 		}
-		if code, stdout, _ := run(t, "", "submit", "--endpoint", name, "--dry-run", "https://www.example.com/"); code != exitClean || !strings.HasPrefix(stdout, "POST "+endpoint+"\n") {
+		if code, stdout, _ := run(t, "", "submit", "--endpoint", name, "--dry-run", "https://www.example.com/"); code != exitClean ||
+			!strings.HasPrefix(stdout, "POST "+endpoint+"\n") {
 			t.Errorf("%s: %s", name, stdout)
 		}
 	}

@@ -139,7 +139,8 @@ func (copies copies) String() string {
 		if c.Status != 0 {
 			status = strconv.Itoa(c.Status)
 		}
-		for _, detail := range [][2]string{{"status", status}, {"age", c.Age}, {"Last-Modified", c.LastModified}, {"canonical URL", c.Canonical}, {"to", c.Location}, {"retry after", seconds(c.RetryAfter)}, {"because", c.Error}} {
+		for _, detail := range [][2]string{{"status", status}, {"age", c.Age}, {"Last-Modified", c.LastModified}, {"canonical URL", c.Canonical},
+			{"to", c.Location}, {"retry after", seconds(c.RetryAfter)}, {"because", c.Error}} {
 			if detail[1] != "" {
 				line += fmt.Sprintf("; %s %.300s", detail[0], detail[1])
 			}

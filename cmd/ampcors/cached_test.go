@@ -65,15 +65,21 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"https://www.example.com/article"}, exitClean, google + "article\n    served; status 200; age 35s; Last-Modified Wed, 25 Nov 2026 10:00:00 GMT; canonical URL https://www.example.com/story\nbing: https://www-example-com.www.bing-amp.com/c/s/www.example.com/article\n    served; status 200; age 35s;"},
-		{[]string{"https://www.example.com/invalid"}, exitFindings, google + "invalid\n    redirected to the canonical page: the cache has no valid AMP document; status 302; to https://www.example.com/story\n"},
+		{[]string{"https://www.example.com/article"}, exitClean, google +
+			"article\n    served; status 200; age 35s; Last-Modified Wed, 25 Nov 2026 10:00:00 GMT; canonical URL https://www.example.com/story\nbing: https://www-example-com.www.bing-amp.com/c/s/www.example.com/article\n    served; status 200; age 35s;"},
+		{[]string{"https://www.example.com/invalid"}, exitFindings, google +
+			"invalid\n    redirected to the canonical page: the cache has no valid AMP document; status 302; to https://www.example.com/story\n"},
 		{[]string{"https://www.example.com/loop"}, exitFindings, google + "loop\n    not served; status 302; to /c/s/www.example.com/loop2\n"},
-		{[]string{"https://www.example.com/none"}, exitFindings, google + "none\n    not found: the cache does not find it, or the publisher's server answers 404 or 5xx; status 404\n"},
+		{[]string{"https://www.example.com/none"}, exitFindings, google +
+			"none\n    not found: the cache does not find it, or the publisher's server answers 404 or 5xx; status 404\n"},
 		{[]string{"https://www.example.com/busy"}, exitLater, google + "busy\n    not served now: try again later; status 429; retry after 1m30s\n"},
 		{[]string{"https://www.example.com/overloaded"}, exitLater, google + "overloaded\n    not served now: try again later; status 503\n"},
-		{[]string{"https://www.example.com/elsewhere"}, exitFindings, google + "elsewhere\n    redirected to another URL than the canonical one of the publisher's page, https://www.example.com/story; status 302; to https://www.example.com/login\n"},
-		{[]string{"https://www.example.com/unnamed"}, exitFindings, google + "unnamed\n    redirected; the publisher's page names no canonical URL that could be compared; status 302; to https://www.example.com/login\n"},
-		{[]string{"https://www.example.com/moved"}, exitFindings, google + "moved\n    redirected to another AMP Cache; status 302; to https://www-example-com.www.bing-amp.com/c/s/www.example.com/moved\n"},
+		{[]string{"https://www.example.com/elsewhere"}, exitFindings, google +
+			"elsewhere\n    redirected to another URL than the canonical one of the publisher's page, https://www.example.com/story; status 302; to https://www.example.com/login\n"},
+		{[]string{"https://www.example.com/unnamed"}, exitFindings, google +
+			"unnamed\n    redirected; the publisher's page names no canonical URL that could be compared; status 302; to https://www.example.com/login\n"},
+		{[]string{"https://www.example.com/moved"}, exitFindings, google +
+			"moved\n    redirected to another AMP Cache; status 302; to https://www-example-com.www.bing-amp.com/c/s/www.example.com/moved\n"},
 		{[]string{"https://www.example.com/plain"}, exitFindings, google + "plain\n    served, but it is no AMP document; status 200\n"},
 		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article"}, exitClean, google + "article\n    served;"},
 		{[]string{"https://www-example-com.cdn.ampproject.org/www.example.com/article"}, exitClean, google + "article\n    served;"},
@@ -81,7 +87,8 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		{[]string{"https://www.example.com/down", "https://www.example.com/none"}, exitFindings, "no answer"},
 		{[]string{"--all-forms", "https://www.example.com/hash"}, exitClean, google + "hash\n    not found"},
 		{[]string{"https://www.example.com/hash"}, exitFindings, google + "hash\n    not found"},
-		{[]string{"--all-forms", "https://faß.de/article"}, exitClean, "google: https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/article\n    served"}, // without the form that is strasse.de's, so to say
+		{[]string{"--all-forms", "https://faß.de/article"}, exitClean,
+			"google: https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/article\n    served"}, // without the form that is strasse.de's, so to say
 		{[]string{"--type", "i", "https://www.example.com/article"}, exitClean, "google: https://www-example-com.cdn.ampproject.org/i/s/www.example.com/article\n"},
 		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.org/"}, exitFindings, ""},
 		{[]string{"--type", "x", "https://www.example.com/article"}, exitUsage, ""},
@@ -95,7 +102,8 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 	asked = nil
 	_, stdout, _ := run(t, "", "cached", "--rate", "1000", "--caches", otherCaches(t), "-o", "json", "https://www.example.com/article")
 	var results []struct{ Output []cachedCopy }
-	if err := json.Unmarshal([]byte(stdout), &results); err != nil || len(results) != 1 || len(results[0].Output) != 1 || results[0].Output[0].Age != "35s" || !slices.Equal(asked, []string{"www-example-com.cache.example"}) {
+	if err := json.Unmarshal([]byte(stdout), &results); err != nil || len(results) != 1 || len(results[0].Output) != 1 ||
+		results[0].Output[0].Age != "35s" || !slices.Equal(asked, []string{"www-example-com.cache.example"}) {
 		t.Errorf("%s, %v, asked %q", stdout, err, asked)
 	}
 }
@@ -142,8 +150,10 @@ func TestCachesAreComparedWithAnotherList(t *testing.T) {
 		want   string
 	}{
 		{stdout, 200, []string{"caches", "--compare", at}, exitClean, "the same "},
-		{strings.Replace(stdout, `"www.bing-amp.net"`, `"frames.example"`, 1), 200, []string{"caches", "--compare", at}, exitFindings, "changed: bing, thirdPartyFrameDomainSuffix: \"frames.example\", was \"www.bing-amp.net\"\n"},
-		{strings.Replace(stdout, `"id": "bing"`, `"id": "other"`, 1), 200, []string{"caches", "--compare", at}, exitFindings, "new: other, www.bing-amp.com\ngone: bing, www.bing-amp.com\n"},
+		{strings.Replace(stdout, `"www.bing-amp.net"`, `"frames.example"`, 1), 200, []string{"caches", "--compare", at}, exitFindings,
+			"changed: bing, thirdPartyFrameDomainSuffix: \"frames.example\", was \"www.bing-amp.net\"\n"},
+		{strings.Replace(stdout, `"id": "bing"`, `"id": "other"`, 1), 200, []string{"caches", "--compare", at}, exitFindings,
+			"new: other, www.bing-amp.com\ngone: bing, www.bing-amp.com\n"},
 		{"{}", 200, []string{"caches", "--compare", at}, exitFindings, "names no cache"},
 		{"", 503, []string{"caches", "--compare", at}, exitLater, "the answer is 503"},
 		{"", 404, []string{"caches", "--compare", at}, exitFindings, "the answer is 404"},

@@ -40,7 +40,8 @@ func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
 	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
 	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "its column of domains")
-	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix", "its column of hash prefixes; if no AMP Cache is trusted, the column of domains again")
+	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix",
+		"its column of hash prefixes; if no AMP Cache is trusted, the column of domains again")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }
 
@@ -133,7 +134,8 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 		break
 	}
 	if n := d.withoutPrefix(ctx); n > 0 {
-		found += fmt.Sprintf("; %s no hash prefix, so that no origin with a hash prefix finds a publisher there: ampcors source fill, with the same flags, fills it", count(n, "row has", "rows have"))
+		found += fmt.Sprintf("; %s no hash prefix, so that no origin with a hash prefix finds a publisher there: ampcors source fill, with the same flags, fills it",
+			count(n, "row has", "rows have"))
 	}
 	changes := "it does not report changes: they are seen when an answer expires"
 	if opened.Notify != nil { // otherwise ping had failed
@@ -249,7 +251,8 @@ func (d *database) withoutPrefix(ctx context.Context) (n int) {
 		return 0
 	}
 	defer db.Close()
-	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", t.Table, t.PrefixColumn, t.DomainColumn)).Scan(&n) != nil {
+	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", t.Table, t.PrefixColumn,
+		t.DomainColumn)).Scan(&n) != nil {
 		return 0
 	}
 	return n

@@ -73,7 +73,8 @@ func isList(path string) (bool, error) {
 		return false, fmt.Errorf("%s is a Caddyfile; caddy adapt --config %[1]s | ampcors check - says what each ampcors in it allows, and caddy validate checks all of it", path)
 	}
 	// What begins with a letter, a digit, a * or a comment, and is not JSON.
-	isName := len(text) == 0 || (text[0] == '*' || text[0] == '#' || text[0] >= 'a' && text[0] <= 'z' || text[0] >= 'A' && text[0] <= 'Z' || text[0] >= '0' && text[0] <= '9' || text[0] >= 0x80)
+	isName := len(text) == 0 || (text[0] == '*' || text[0] == '#' || text[0] >= 'a' && text[0] <= 'z' || text[0] >= 'A' && text[0] <= 'Z' ||
+		text[0] >= '0' && text[0] <= '9' || text[0] >= 0x80)
 	return isName && !json.Valid(text) && !strings.EqualFold(filepath.Ext(path), ".json"), nil
 }
 
@@ -108,7 +109,8 @@ func withoutWrongEntries(cfg ampcors.Config) (*ampcors.Middleware, ampcors.Confi
 		}
 		wrong[list][i] = true
 	}
-	for list, values := range map[string]*[]string{"publishers": &cfg.Publishers, "origins": &cfg.Origins, "methods": &cfg.Methods, "requestHeaders": &cfg.RequestHeaders,
+	for list, values := range map[string]*[]string{"publishers": &cfg.Publishers, "origins": &cfg.Origins, "methods": &cfg.Methods,
+		"requestHeaders":  &cfg.RequestHeaders,
 		"responseHeaders": &cfg.ResponseHeaders, "email.senders": &cfg.Email.Senders, "email.clients": &cfg.Email.Clients} {
 		i := -1
 		*values = slices.DeleteFunc(slices.Clone(*values), func(string) bool {

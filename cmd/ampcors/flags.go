@@ -74,7 +74,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			return fmt.Errorf("%s has no flag -%s", cmd.CommandPath(), name)
 		}
 		found := nearest(name, names)
-		if other := map[string]string{"address": "listen", "addr": "listen", "port": "listen", "bind": "listen"}[name]; other != "" && cmd.Flags().Lookup(other) != nil {
+		if other := map[string]string{"address": "listen", "addr": "listen", "port": "listen", "bind": "listen"}[name]; other != "" &&
+			cmd.Flags().Lookup(other) != nil {
 			found = []string{other}
 		}
 		if name == "config" && cmd.Name() == "check" {

@@ -44,7 +44,8 @@ func newFlush() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flush [URL of an AMP document ...]",
 		Short: "Ask AMP Caches to fetch documents again",
-		Long:  "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\n" + exitHelp + "\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents." + pagesHelp,
+		Long: "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\n" + exitHelp +
+			"\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents." + pagesHelp,
 		Example: "  ampcors flush --key private.pem https://www.example.com/amp/article\n" +
 			"  ampcors flush --key private.pem --cache google --dry-run --sitemap amp-sitemap.xml\n" +
 			"  ampcors flush --key private.pem --type i https://www.example.com/photo.jpg",
@@ -151,7 +152,8 @@ type flushedPage struct {
 }
 
 // flush flushes pages, and writes each result when it is there, or all as JSON.
-func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pageSource, pages []string, urlsOf func(page string) ([]cacheurl.URL, error)) error {
+func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pageSource, pages []string,
+	urlsOf func(page string) ([]cacheurl.URL, error)) error {
 	results, failed := []flushedPage{}, []error{}
 	show, clear := consoleOf(cmd.ErrOrStderr()).progress()
 	defer clear()

@@ -26,7 +26,8 @@ func playLookup(t *testing.T, other func(n int) *http.Response) (requests *[]str
 			URLs           []string
 			LookupStrategy string
 		}
-		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.URL.String() != ampurl.API || r.Header.Get("X-Goog-Api-Key") != "secret-key" || len(asked.URLs) > 50 {
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.URL.String() != ampurl.API ||
+			r.Header.Get("X-Goog-Api-Key") != "secret-key" || len(asked.URLs) > 50 {
 			return nil, fmt.Errorf("a wrong request: %v, %d URLs, secret-key", err, len(asked.URLs))
 		}
 		*requests = append(*requests, fmt.Sprint(asked.LookupStrategy, " ", len(asked.URLs)))
@@ -44,7 +45,8 @@ func playLookup(t *testing.T, other func(n int) *http.Response) (requests *[]str
 			} else if strings.Contains(page, "/none") {
 				failed = append(failed, fmt.Sprintf(`{"errorCode": "NO_AMP_URL", "errorMessage": "no AMP version", "originalUrl": %q}`, page))
 			} else if !strings.Contains(page, "/lost") {
-				amp = append(amp, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": "https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page, page, strings.TrimPrefix(page, "https://")))
+				amp = append(amp, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": "https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page, page,
+					strings.TrimPrefix(page, "https://")))
 			}
 		}
 		return answerOf(http.StatusOK, fmt.Sprintf(`{"ampUrls": [%s], "urlErrors": [%s]}`, strings.Join(amp, ","), strings.Join(failed, ","))), nil
@@ -62,8 +64,11 @@ func TestLookup(t *testing.T) {
 	if code != exitClean || stdout != "https://www.example.com/a/amp\n    https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a/amp\n" || stderr != "" {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	code, stdout, stderr = run(t, "", "lookup", "--live", "-o", "json", "https://www.example.com/none", "https://www.example.com/lost", "https://www.example.com/b")
-	if code != exitFindings || !strings.Contains(stdout, `"error": "https://www.example.com/none: no AMP version (NO_AMP_URL)"`) || !strings.Contains(stdout, `"error": "https://www.example.com/lost: the API has no answer"`) || !strings.Contains(stdout, `"amp": "https://www.example.com/b/amp"`) {
+	code, stdout, stderr = run(t, "", "lookup", "--live", "-o", "json", "https://www.example.com/none", "https://www.example.com/lost",
+		"https://www.example.com/b")
+	if code != exitFindings || !strings.Contains(stdout, `"error": "https://www.example.com/none: no AMP version (NO_AMP_URL)"`) ||
+		!strings.Contains(stdout, `"error": "https://www.example.com/lost: the API has no answer"`) ||
+		!strings.Contains(stdout, `"amp": "https://www.example.com/b/amp"`) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	if got := strings.Join(*requests, ", "); got != "IN_INDEX_DOC 1, FETCH_LIVE_DOC 3" {
@@ -81,7 +86,8 @@ func TestLookup(t *testing.T) {
 	defer server.Close()
 	httpClient.Transport = nil
 	address := strings.TrimPrefix(server.URL, "http://")
-	if code, _, stderr := run(t, "", "lookup", "--endpoint", "http://api.example/", "--resolve", "api.example:80:"+address, "https://www.example.com/a"); code != exitUntested || !strings.Contains(stderr, "the status is 404") {
+	if code, _, stderr := run(t, "", "lookup", "--endpoint", "http://api.example/", "--resolve", "api.example:80:"+address,
+		"https://www.example.com/a"); code != exitUntested || !strings.Contains(stderr, "the status is 404") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -118,7 +124,8 @@ func TestALookupThatFailsKeepsItsAnswers(t *testing.T) {
 		{name: "a wrong key", other: func(int) *http.Response {
 			return answerOf(http.StatusBadRequest, `{"error": {"message": "API key not valid: secret-key"}}`)
 		}, code: exitUntested, requests: 1, err: "the status is 400: API key not valid: …; URLs that were not looked up: 120 of 120"},
-		{name: "another answer", other: func(int) *http.Response { return answerOf(http.StatusOK, "<html>secret-key") }, code: exitUntested, requests: 1, err: "the answer is not one of the API"},
+		{name: "another answer", other: func(int) *http.Response { return answerOf(http.StatusOK, "<html>secret-key") }, code: exitUntested,
+			requests: 1, err: "the answer is not one of the API"},
 		{name: "a network error", other: func(int) *http.Response { return new(http.Response) }, code: exitUntested, requests: 1, err: "refused, …"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -126,7 +133,8 @@ func TestALookupThatFailsKeepsItsAnswers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
 				code, stdout, stderr := run(t, strings.Join(pages, "\n"), "lookup")
-				if code != test.code || len(*requests) != test.requests || strings.Count(stdout, "/amp\n    https://") != test.answered || !strings.Contains(stderr, test.err) || strings.Contains(stdout+stderr, "secret") || time.Since(begun) < test.atLeast {
+				if code != test.code || len(*requests) != test.requests || strings.Count(stdout, "/amp\n    https://") != test.answered ||
+					!strings.Contains(stderr, test.err) || strings.Contains(stdout+stderr, "secret") || time.Since(begun) < test.atLeast {
 					t.Errorf("exit code %d, %d requests, %d answers, %v: %s", code, len(*requests), strings.Count(stdout, "/amp\n    https://"), time.Since(begun), stderr)
 				}
 			})

@@ -58,12 +58,16 @@ func TestConversions(t *testing.T) {
 		{name: "prefix", args: []string{"prefix", "www.example.com", "bücher.example"}, want: "www-example-com\nxn--bcher-example-wob\n"},
 		{name: "the capital ẞ", args: []string{"prefix", "STRAẞE.de", "straße.de", "GROẞ.DE"}, want: "xn--strae-de-tya\nxn--strae-de-tya\nxn--gro-de-dta\n"},
 		{name: "advice about the capital ẞ", args: []string{"prefix", "STRAẞE.ﬁn"}, code: exitFindings, err: `straße.fin`},
-		{name: "a sized image", args: []string{"cacheurl", "--type", "ii", "https://www.example.com/logo.png"}, want: "https://www-example-com.cdn.ampproject.org/ii/s/www.example.com/logo.png\n"},
-		{name: "an image as a document", args: []string{"cacheurl", "--type", "c", "https://www.example.com/logo.png"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/logo.png\n", err: "warning: https://www.example.com/logo.png is an image or a font by its extension"},
+		{name: "a sized image", args: []string{"cacheurl", "--type", "ii", "https://www.example.com/logo.png"},
+			want: "https://www-example-com.cdn.ampproject.org/ii/s/www.example.com/logo.png\n"},
+		{name: "an image as a document", args: []string{"cacheurl", "--type", "c", "https://www.example.com/logo.png"},
+			want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/logo.png\n", err: "warning: https://www.example.com/logo.png is an image or a font by its extension"},
 		{name: "prefix of lines", args: []string{"prefix"}, stdin: "a.example\n\n b.example \n", want: "a-example\nb-example\n"},
 		{name: "hash prefix", args: []string{"prefix", "--hash", "www.example.com"}, want: "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca\n"},
-		{name: "all prefixes", args: []string{"prefix", "--all", "faß.de"}, want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host has it too\n%-63s  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de", "hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q")},
-		{name: "an invalid domain among others", args: []string{"prefix", "a.example", "localhost", "b.example"}, code: exitFindings, want: "a-example\nb-example\n", err: `"localhost" has no dot`},
+		{name: "all prefixes", args: []string{"prefix", "--all", "faß.de"},
+			want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host has it too\n%-63s  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de", "hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q")},
+		{name: "an invalid domain among others", args: []string{"prefix", "a.example", "localhost", "b.example"}, code: exitFindings,
+			want: "a-example\nb-example\n", err: `"localhost" has no dot`},
 		{name: "JSON", args: []string{"prefix", "-o", "json", "a.example", "localhost"}, code: exitFindings,
 			want: `[
   {
@@ -77,47 +81,76 @@ func TestConversions(t *testing.T) {
 ]
 `},
 		{name: "nothing", args: []string{"prefix"}, code: exitUsage, err: "nothing on standard input"},
-		{name: "origins", args: []string{"origins", "a.example"}, want: "https://a.example\nhttps://a-example.cdn.ampproject.org\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.cdn.ampproject.org\nhttps://a-example.www.bing-amp.com\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.www.bing-amp.com\n" + onOtherCaches},
-		{name: "origins of all forms", args: []string{"origins", "--caches", other, "é-x.com"}, want: "https://xn---x-9ia.com\nhttps://xn----x-com-9xa.cache.example\nhttps://xn--0---x-com-0-cbb.cache.example\nhttps://6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava.cache.example\n"},
-		{name: "origins without another publisher's", args: []string{"origins", "--caches", other, "faß.de"}, want: "https://xn--fa-hia.de\nhttps://xn--fa-de-mqa.cache.example\nhttps://hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q.cache.example\n"},
+		{name: "origins", args: []string{"origins", "a.example"},
+			want: "https://a.example\nhttps://a-example.cdn.ampproject.org\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.cdn.ampproject.org\nhttps://a-example.www.bing-amp.com\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.www.bing-amp.com\n" + onOtherCaches},
+		{name: "origins of all forms", args: []string{"origins", "--caches", other, "é-x.com"},
+			want: "https://xn---x-9ia.com\nhttps://xn----x-com-9xa.cache.example\nhttps://xn--0---x-com-0-cbb.cache.example\nhttps://6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava.cache.example\n"},
+		{name: "origins without another publisher's", args: []string{"origins", "--caches", other, "faß.de"},
+			want: "https://xn--fa-hia.de\nhttps://xn--fa-de-mqa.cache.example\nhttps://hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q.cache.example\n"},
 		{name: "caches that are not there", args: []string{"origins", "--caches", "nowhere.json", "a.example"}, code: exitUsage, err: "nowhere.json"},
 		{name: "reverse on another cache", args: []string{"reverse", "--caches", other, "https://www-example-com.cache.example"}, want: "www.example.com\n"},
-		{name: "reverse", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org", "great--town-example"}, want: "www.example.com\ngreat-town.example\n"},
+		{name: "reverse", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org", "great--town-example"},
+			want: "www.example.com\ngreat-town.example\n"},
 		{name: "reverse a hash prefix", args: []string{"reverse", "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca"}, code: exitFindings, err: "hash prefix"},
-		{name: "cacheurl", args: []string{"cacheurl", "https://www.example.com/article?id=7"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7\n"},
-		{name: "cacheurl with a query for the cache", args: []string{"cacheurl", "--cache-query", "amp_js_v=0.1", "https://www.example.com/a?b"}, want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?b&amp_js_v=0.1\n"},
-		{name: "cacheurl of Bing", args: []string{"cacheurl", "--cache", "bing", "--type", "i", "https://www.example.com/a.jpg"}, want: "https://www-example-com.www.bing-amp.com/i/s/www.example.com/a.jpg\n"},
-		{name: "cacheurl of a cache in a file", args: []string{"cacheurl", "--caches", other, "https://www.example.com/a"}, want: "https://www-example-com.cache.example/c/s/www.example.com/a\n"},
-		{name: "cacheurl with another prefix", args: []string{"cacheurl", "--prefix", "0-in----trouble-com-0", "https://in--trouble.com/"}, want: "https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/\n"},
-		{name: "cacheurl with the prefix of another publisher", args: []string{"cacheurl", "--prefix", "www-example-org", "https://www.example.com/"}, code: exitFindings, err: "is not a prefix of"},
-		{name: "cacheurl of a type that is none", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, code: exitFindings, err: "has the content type \"x\""},
-		{name: "cacheurl of a prefix that two hosts share", args: []string{"cacheurl", "https://fass-de.cdn.ampproject.org/c/s/xn--fa-hia.de/"}, code: exitFindings, err: "shares with another host"},
-		{name: "cacheurl of what is pasted", args: []string{"cacheurl", "https://www.google.com/amp/s/www.example.com/article", "https://www.google.co.uk/amp/www.example.com/a?usqp=1&b=2",
+		{name: "cacheurl", args: []string{"cacheurl", "https://www.example.com/article?id=7"},
+			want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7\n"},
+		{name: "cacheurl with a query for the cache", args: []string{"cacheurl", "--cache-query", "amp_js_v=0.1", "https://www.example.com/a?b"},
+			want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?b&amp_js_v=0.1\n"},
+		{name: "cacheurl of Bing", args: []string{"cacheurl", "--cache", "bing", "--type", "i", "https://www.example.com/a.jpg"},
+			want: "https://www-example-com.www.bing-amp.com/i/s/www.example.com/a.jpg\n"},
+		{name: "cacheurl of a cache in a file", args: []string{"cacheurl", "--caches", other, "https://www.example.com/a"},
+			want: "https://www-example-com.cache.example/c/s/www.example.com/a\n"},
+		{name: "cacheurl with another prefix", args: []string{"cacheurl", "--prefix", "0-in----trouble-com-0", "https://in--trouble.com/"},
+			want: "https://0-in----trouble-com-0.cdn.ampproject.org/c/s/in--trouble.com/\n"},
+		{name: "cacheurl with the prefix of another publisher",
+			args: []string{"cacheurl", "--prefix", "www-example-org", "https://www.example.com/"}, code: exitFindings, err: "is not a prefix of"},
+		{name: "cacheurl of a type that is none", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"},
+			code: exitFindings, err: "has the content type \"x\""},
+		{name: "cacheurl of a prefix that two hosts share", args: []string{"cacheurl", "https://fass-de.cdn.ampproject.org/c/s/xn--fa-hia.de/"},
+			code: exitFindings, err: "shares with another host"},
+		{name: "cacheurl of what is pasted", args: []string{"cacheurl", "https://www.google.com/amp/s/www.example.com/article",
+			"https://www.google.co.uk/amp/www.example.com/a?usqp=1&b=2",
 			"https://www.bing.com/amp/s/www.example.com/article", "https://cdn.ampproject.org/c/s/www.example.com/a", "https://amp-dev.cdn.ampproject.org/amp.dev/documentation/",
 			"https://amp-dev.cdn.ampproject.org/s/amp.dev/documentation/", "https://amp-dev.cdn.ampproject.org/amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x",
 			"https://www.google.com/amp/s/www.paper.example/nation/x/%3foutputType=amp", "https://google.de/amp/s/www.paper.example/x%3Famp=1?usqp=2", "https://www-example-com.bing-amp.com/c/s/www.example.com/a",
 			"https://www.google.com/url?q=https://www.google.co.uk/amp/s/www.example.com/b&sa=D", "https://www.google.com/url?url=https%3A%2F%2Fwww.example.com%2Fc%3Fd", "https://www.google.com/url?q=https://www-example-com.cdn.ampproject.org/v/s/www.example.com/e"},
 			want: "https://www.example.com/article\nhttp://www.example.com/a?b=2\nhttps://www.example.com/article\nhttps://www.example.com/a\nhttps://amp.dev/documentation/\nhttps://amp.dev/documentation/\nhttps://amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x\n" +
 				"https://www.paper.example/nation/x/?outputType=amp\nhttps://www.paper.example/x?amp=1\nhttps://www.example.com/a\nhttps://www.example.com/b\nhttps://www.example.com/c?d\nhttps://www.example.com/e\n", err: "the URL of a viewer, which shows this page"},
-		{name: "cacheurl of another host's page without a type", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/s/evil.example/"}, code: exitFindings, err: "is not one of the prefixes of"},
-		{name: "cacheurl of a viewer without a page", args: []string{"cacheurl", "https://www.google.com/amp/s/localhost/"}, code: exitFindings, err: "is the URL of a viewer, which shows this page, but its host cannot be read"},
-		{name: "reverse an origin with a slash", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/"}, code: exitFindings, err: `has a slash at its end, which no Origin has; want "https://www-example-com.cdn.ampproject.org"`},
-		{name: "reverse a URL", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a"}, code: exitFindings, err: "ampcors cacheurl prints the publisher's URL"},
-		{name: "reverse on an unknown cache", args: []string{"reverse", "https://www-example-com.amp.example"}, code: exitFindings, err: "not an origin of a known cache"},
-		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitUsage, err: "want c, v, wp, cert, i, ii or r"},
-		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"}, want: "https://www.example.com/article?id=7\n"},
-		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage, err: "want google or bing"},
-		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, code: exitFindings, want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
-		{name: "explain a sender", args: []string{"explain", "--config", emails, "--sender", "news@example.com"}, want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  Version 2 of AMP for Email: the sender is in email.senders. Origin does not count. Reason: email.\nok    version 1  Origin: https://mail.google.com\n                  Version 1 of AMP for Email: the sender is in email.senders, and the Origin in email.clients. Reason: email_v1.\n"},
-		{name: "explain a sender at another client", args: []string{"explain", "--config", emails, "--sender", "news@example.com", "https://mail.example", "https://mail.google.com"}, code: exitFindings, want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  Version 2 of AMP for Email: the sender is in email.senders. Origin does not count. Reason: email.\n" +
+		{name: "cacheurl of another host's page without a type",
+			args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/s/evil.example/"}, code: exitFindings, err: "is not one of the prefixes of"},
+		{name: "cacheurl of a viewer without a page", args: []string{"cacheurl", "https://www.google.com/amp/s/localhost/"}, code: exitFindings,
+			err: "is the URL of a viewer, which shows this page, but its host cannot be read"},
+		{name: "reverse an origin with a slash", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/"}, code: exitFindings,
+			err: `has a slash at its end, which no Origin has; want "https://www-example-com.cdn.ampproject.org"`},
+		{name: "reverse a URL", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a"}, code: exitFindings,
+			err: "ampcors cacheurl prints the publisher's URL"},
+		{name: "reverse on an unknown cache", args: []string{"reverse", "https://www-example-com.amp.example"}, code: exitFindings,
+			err: "not an origin of a known cache"},
+		{name: "cacheurl of an unknown type", args: []string{"cacheurl", "--type", "ad", "https://www.example.com/"}, code: exitUsage,
+			err: "want c, v, wp, cert, i, ii or r"},
+		{name: "cacheurl back", args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7"},
+			want: "https://www.example.com/article?id=7\n"},
+		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage,
+			err: "want google or bing"},
+		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, code: exitFindings,
+			want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
+		{name: "explain a sender", args: []string{"explain", "--config", emails, "--sender", "news@example.com"},
+			want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  Version 2 of AMP for Email: the sender is in email.senders. Origin does not count. Reason: email.\nok    version 1  Origin: https://mail.google.com\n                  Version 1 of AMP for Email: the sender is in email.senders, and the Origin in email.clients. Reason: email_v1.\n"},
+		{name: "explain a sender at another client", args: []string{"explain", "--config", emails, "--sender", "news@example.com",
+			"https://mail.example", "https://mail.google.com"}, code: exitFindings, want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  Version 2 of AMP for Email: the sender is in email.senders. Origin does not count. Reason: email.\n" +
 			"FAIL  version 1  Origin: https://mail.example\n                  This origin is not in email.clients, so that the sender does not count. Reason: unknown_host.\nok    version 1  Origin: https://mail.google.com\n                  Version 1 of AMP for Email: the sender is in email.senders, and the Origin in email.clients. Reason: email_v1.\n"},
-		{name: "explain senders", args: []string{"explain", "--config", emails, "--sender", "evil@example.com,no address"}, code: exitFindings, want: "evil@example.com\nFAIL  version 2  AMP-Email-Sender: evil@example.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\nFAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\n\n" +
-			"no address\nFAIL  version 2  AMP-Email-Sender: no address\n                  An AMP for Email request names one sender, by its address. Reason: no_email_sender.\nFAIL  version 1  Origin: https://mail.google.com\n                  The origin of a mail client. AMP for Email requests name their sender, and pages at this origin are not allowed. Reason: no_email_sender.\n\n"},
-		{name: "explain a sender in another case", args: []string{"explain", "--config", emails, "--sender", "News@example.com"}, code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: News@example.com\n                  The sender is not in email.senders. It has news@example.com: before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n" +
-			"FAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. It has news@example.com: before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n"},
-		{name: "explain a sender without a file", args: []string{"explain", "--sender", "news@example.com"}, code: exitUsage, err: "--sender needs --config, with a file that has email.senders"},
-		{name: "advice for a sender", args: []string{"advice", "nginx", "--sender", "news@example.com"}, code: exitUsage, err: `Put ampcors serve-authz in front of the backend, with the configuration {"email": {"senders": ["news@example.com"]}}, and test it with ampcors probe --sender`},
-		{name: "explain a sender without emails", args: []string{"explain", "--publisher", "www.example.com", "--sender", "news@example.com"}, code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: no_origin.\nFAIL  version 1  Origin: https://mail.google.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: unknown_host.\n"},
+		{name: "explain senders", args: []string{"explain", "--config", emails, "--sender", "evil@example.com,no address"}, code: exitFindings,
+			want: "evil@example.com\nFAIL  version 2  AMP-Email-Sender: evil@example.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\nFAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\n\n" +
+				"no address\nFAIL  version 2  AMP-Email-Sender: no address\n                  An AMP for Email request names one sender, by its address. Reason: no_email_sender.\nFAIL  version 1  Origin: https://mail.google.com\n                  The origin of a mail client. AMP for Email requests name their sender, and pages at this origin are not allowed. Reason: no_email_sender.\n\n"},
+		{name: "explain a sender in another case", args: []string{"explain", "--config", emails, "--sender", "News@example.com"},
+			code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: News@example.com\n                  The sender is not in email.senders. It has news@example.com: before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n" +
+				"FAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. It has news@example.com: before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n"},
+		{name: "explain a sender without a file", args: []string{"explain", "--sender", "news@example.com"}, code: exitUsage,
+			err: "--sender needs --config, with a file that has email.senders"},
+		{name: "advice for a sender", args: []string{"advice", "nginx", "--sender", "news@example.com"}, code: exitUsage,
+			err: `Put ampcors serve-authz in front of the backend, with the configuration {"email": {"senders": ["news@example.com"]}}, and test it with ampcors probe --sender`},
+		{name: "explain a sender without emails", args: []string{"explain", "--publisher", "www.example.com", "--sender", "news@example.com"},
+			code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: no_origin.\nFAIL  version 1  Origin: https://mail.google.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: unknown_host.\n"},
 		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
 		{name: "an unknown output", args: []string{"prefix", "-o", "yaml", "a.example"}, code: exitUsage, err: "want text or json"},
 		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "ampcors prefix has no flag --hsah; did you mean --hash?"},
@@ -127,9 +160,11 @@ func TestConversions(t *testing.T) {
 		{name: "no argument", args: []string{"check"}, code: exitUsage, err: "ampcors check takes a configuration file, and got 0 arguments"},
 		{name: "no file", args: []string{"check", "nowhere.json"}, code: exitUsage, err: "nowhere.json"},
 		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage, err: `takes no argument, and got "1"`},
-		{name: "a misspelled command with a flag", args: []string{"explian", "--config", "x"}, code: exitUsage, err: `there is no command "explian"; did you mean explain?`},
+		{name: "a misspelled command with a flag", args: []string{"explian", "--config", "x"}, code: exitUsage,
+			err: `there is no command "explian"; did you mean explain?`},
 		{name: "a shell without completion", args: []string{"completion", "bsh"}, code: exitUsage, err: `there is no command "bsh"; did you mean bash`},
-		{name: "flags that exclude each other", args: []string{"prefix", "--all", "--hash", "a.example"}, code: exitUsage, err: "--all and --hash exclude each other"},
+		{name: "flags that exclude each other", args: []string{"prefix", "--all", "--hash", "a.example"}, code: exitUsage,
+			err: "--all and --hash exclude each other"},
 		{name: "a server without a URL", args: []string{"health", "foo"}, code: exitUsage, err: "want one such as http://127.0.0.1:9000/"},
 		{name: "explain several", args: []string{"explain", "--publisher", "www.example.com", "null", "x"}, code: exitFindings,
 			want: "null\nFAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n\n" +
@@ -177,8 +212,10 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 		{[]string{"check", write("text.json", "www.example.com\n")}, "", exitFindings, "is not JSON"},
 		{[]string{"check", idn}, "", exitClean, `warning: "*.in--trouble.com": AMP Caches give names below it a hash prefix`},
 		{[]string{"explain", "--config", list, allowed}, "", exitClean, "Reason: cache_origin."},
-		{[]string{"explain", "--config", idn, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "This is the hash prefix of www.bücher.example. \"*.bücher.example\" does not match a hash: list www.bücher.example by itself."},
-		{[]string{"explain", "--config", list, "https://a.cdn.ampproject.org, https://a.cdn.ampproject.org"}, "", exitFindings, "look for a proxy that doubles the header"},
+		{[]string{"explain", "--config", idn, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings,
+			"This is the hash prefix of www.bücher.example. \"*.bücher.example\" does not match a hash: list www.bücher.example by itself."},
+		{[]string{"explain", "--config", list, "https://a.cdn.ampproject.org, https://a.cdn.ampproject.org"}, "", exitFindings,
+			"look for a proxy that doubles the header"},
 		{[]string{"explain", "--config", list, "https://www-example-com.bing-amp.com"}, "", exitFindings, "are below www.bing-amp.com"},
 		{[]string{"explain", "--config", list, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "ampcors reverse --among FILE says which"},
 		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "Reason: cache_origin."},
@@ -191,7 +228,8 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 		{[]string{"reverse", hash}, "", exitFindings, "--among FILE or --config FILE tries it"},
 		{[]string{"reverse", "--among", "-"}, hash, exitUsage, "so the prefixes are arguments"},
 		{[]string{"reverse", "--among", "nowhere.txt", hash}, "", exitUsage, "nowhere.txt"},
-		{[]string{"reverse", "http://www-example-com.cdn.ampproject.org"}, "", exitFindings, `has the scheme http, and pages on an AMP Cache have https; want "https://www-example-com.cdn.ampproject.org"`},
+		{[]string{"reverse", "http://www-example-com.cdn.ampproject.org"}, "", exitFindings,
+			`has the scheme http, and pages on an AMP Cache have https; want "https://www-example-com.cdn.ampproject.org"`},
 	} {
 		code, stdout, stderr := run(t, test.stdin, test.args...)
 		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
@@ -217,9 +255,12 @@ func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 		{`{"publishers": ["www.example.com"]}`, "check --caches " + caches + " " + file, exitClean, "caches: other (as " + caches + " says)"},
 		{`{"publishers": ["www.example.com"]}`, "check " + file, exitClean, "caches: google, bing" + otherIDs + " (built in)"},
 		{`{"publishers": ["www.example.com"], "caches": []}`, "check " + file, exitClean, "caches: none (as the file says)"},
-		{`{"publishers": ["www.example.com"], "caches": []}`, "check --caches " + caches + " " + file, exitFindings, ":1:47: caches is set, and the program was started with the caches of " + caches + "; want one of them"},
-		{`{"publishers": ["www.example.com"], "cachesFile": "` + caches + `"}`, "explain --config " + file + " --caches " + caches + " null", exitUsage, "cachesFile is set, and the program was started with the caches of"},
-		{`{"publishers": ["www.example.com"], "caches": []}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + caches, exitUsage, "caches is set, and the program was started with the caches of"},
+		{`{"publishers": ["www.example.com"], "caches": []}`, "check --caches " + caches + " " + file, exitFindings,
+			":1:47: caches is set, and the program was started with the caches of " + caches + "; want one of them"},
+		{`{"publishers": ["www.example.com"], "cachesFile": "` + caches + `"}`, "explain --config " + file + " --caches " + caches + " null",
+			exitUsage, "cachesFile is set, and the program was started with the caches of"},
+		{`{"publishers": ["www.example.com"], "caches": []}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " +
+			caches, exitUsage, "caches is set, and the program was started with the caches of"},
 		{`{"publishers": ["www.example.com"]}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + file, exitUsage, "caches"},
 	} {
 		if err := os.WriteFile(file, []byte(test.config), 0o600); err != nil {
@@ -352,7 +393,8 @@ func TestAdviceUsesOrNamesEachMember(t *testing.T) {
 	}
 	for _, server := range probe.Servers() {
 		plain, plainNotes := advice(server, "")
-		if strings.Contains(plain, "Allow-Credentials: true") || strings.Contains(plain, "Allow-Credentials true") || strings.Contains(plain, "Credentials', 'true'") || strings.Contains(plain, "Credentialed: true") {
+		if strings.Contains(plain, "Allow-Credentials: true") || strings.Contains(plain, "Allow-Credentials true") ||
+			strings.Contains(plain, "Credentials', 'true'") || strings.Contains(plain, "Credentialed: true") {
 			t.Errorf("%s: credentials are allowed:\n%s", server, plain)
 		}
 		for _, member := range slices.Sorted(maps.Keys(schemaMembers(t))) {
@@ -423,7 +465,8 @@ func schemaMembers(t *testing.T) map[string]any {
 
 func TestAdvice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.org"], "caches": ["google"], "methods": ["PUT"], "requestHeaders": ["X-Token"]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.org"], "caches": ["google"], "methods": ["PUT"], "requestHeaders": ["X-Token"]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	emails := filepath.Join(t.TempDir(), "emails.json")
@@ -435,8 +478,10 @@ func TestAdvice(t *testing.T) {
 		code int
 		want []string // in the output or the error
 	}{
-		{[]string{"nginx", "--publisher", "www.example.com,bücher.example"}, exitClean, []string{`"https://www-example-com.www.bing-amp.com" $http_origin;`, `"https://xn--bcher-kva.example" $http_origin;`}},
-		{[]string{"haproxy", "--config", file, "--publisher", "www.example.com"}, exitClean, []string{"-m str https://www-example-org.cdn.ampproject.org\n", "-m str https://www.example.com\n", `"GET, POST, PUT"`, `"Content-Type, X-Token"`}},
+		{[]string{"nginx", "--publisher", "www.example.com,bücher.example"}, exitClean,
+			[]string{`"https://www-example-com.www.bing-amp.com" $http_origin;`, `"https://xn--bcher-kva.example" $http_origin;`}},
+		{[]string{"haproxy", "--config", file, "--publisher", "www.example.com"}, exitClean,
+			[]string{"-m str https://www-example-org.cdn.ampproject.org\n", "-m str https://www.example.com\n", `"GET, POST, PUT"`, `"Content-Type, X-Token"`}},
 		{[]string{"Caddy", "--caches", otherCaches(t), "--publisher", "www.example.com"}, exitClean, []string{`www-example-com\.cache\.example`}},
 		{[]string{"IIS", "--publisher", "www.example.com"}, exitUsage, []string{`there is no advice for "IIS"`}},
 		{[]string{"nginx"}, exitUsage, []string{"there is no publisher"}},
@@ -452,7 +497,8 @@ func TestAdvice(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{"advice", "nginx", "--publisher", "a.example", "--no-caches"}, {"probe", "--plan", "--publisher", "a.example", "--endpoint", "https://api.example/", "--no-caches"}} {
+	for _, args := range [][]string{{"advice", "nginx", "--publisher", "a.example", "--no-caches"},
+		{"probe", "--plan", "--publisher", "a.example", "--endpoint", "https://api.example/", "--no-caches"}} {
 		code, stdout, stderr := run(t, "", args...)
 		if code != exitClean || !strings.Contains(stdout, "https://a.example") || args[0] == "advice" && strings.Contains(stdout, "cdn") {
 			t.Errorf("%q: %d, %s%s", args, code, stdout, stderr)
@@ -485,7 +531,8 @@ func TestCheck(t *testing.T) {
 	})
 	t.Run("emails alone", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "check", write("emails.json", `{"email": {"senders": ["news@example.com"]}}`))
-		if want := "publishers: 0, and 0 patterns\nemail senders: news@example.com\nemail clients, with version 1: https://mail.google.com\n"; code != exitClean || !strings.HasPrefix(stdout, want) || strings.Contains(stdout, "response headers") {
+		if want := "publishers: 0, and 0 patterns\nemail senders: news@example.com\nemail clients, with version 1: https://mail.google.com\n"; code != exitClean ||
+			!strings.HasPrefix(stdout, want) || strings.Contains(stdout, "response headers") {
 			t.Errorf("%d, %s%s", code, stdout, stderr)
 		}
 	})
@@ -512,7 +559,9 @@ func TestCheck(t *testing.T) {
 	})
 	t.Run("an ambiguous prefix", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "check", write("ambiguous.json", `{"publishers": ["a.example", "www.lāstekas.lv"]}`))
-		if code != exitClean || !strings.Contains(stdout, "publishers: 2") || !strings.HasPrefix(stderr, "note: publishers are written in Unicode, and which letters are valid depends on its version") || !strings.Contains(stderr, `warning: ampcors: publishers[1] "www.lāstekas.lv" has the domain prefix`) {
+		if code != exitClean || !strings.Contains(stdout, "publishers: 2") ||
+			!strings.HasPrefix(stderr, "note: publishers are written in Unicode, and which letters are valid depends on its version") ||
+			!strings.Contains(stderr, `warning: ampcors: publishers[1] "www.lāstekas.lv" has the domain prefix`) {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
@@ -553,7 +602,8 @@ func TestProbeWritesEachFormat(t *testing.T) {
 	server := article(t)
 	probeArticle := func(t *testing.T, output string) string {
 		t.Helper()
-		code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--publisher", "www.example.com", "-H", "X-Api-Key: s3cret", "--cookie", "session=s3cret", "-o", output, server.URL+"/article")
+		code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--publisher", "www.example.com", "-H", "X-Api-Key: s3cret", "--cookie",
+			"session=s3cret", "-o", output, server.URL+"/article")
 		if code != exitFindings || stderr != "" || strings.Contains(stdout, "s3cret") {
 			t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
@@ -564,7 +614,8 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		if err := json.Unmarshal([]byte(probeArticle(t, "json")), &report); err != nil {
 			t.Fatal(err)
 		}
-		if report.Target != server.URL+"/article" || len(report.Endpoints) != 2 || len(report.Findings) != 1 || report.Findings[0].ID != "wildcard-with-credentials" || report.Summary.High != 1 {
+		if report.Target != server.URL+"/article" || len(report.Endpoints) != 2 || len(report.Findings) != 1 ||
+			report.Findings[0].ID != "wildcard-with-credentials" || report.Summary.High != 1 {
 			t.Errorf("%+v", report)
 		}
 	})
@@ -575,7 +626,8 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		}
 		s := suites.Suite
 		i := slices.IndexFunc(s.Cases, func(c junitCase) bool { return c.Failure != nil })
-		if s.Tests != len(s.Cases) || s.Failures != 1+2*len(cacheurl.DefaultCaches()) || s.Skipped < 90 || s.Tests < 190 || s.Cases[i].Failure.Type != "high" || s.Cases[i].Name != "pages: the publisher's own page https://www.example.com" ||
+		if s.Tests != len(s.Cases) || s.Failures != 1+2*len(cacheurl.DefaultCaches()) || s.Skipped < 90 || s.Tests < 190 ||
+			s.Cases[i].Failure.Type != "high" || s.Cases[i].Name != "pages: the publisher's own page https://www.example.com" ||
 			s.Cases[i].Failure.Message != "wildcard-with-credentials: Access-Control-Allow-Origin is * for a request with credentials" {
 			t.Errorf("%+v", s)
 		}
@@ -615,8 +667,10 @@ func TestProbeWritesEachFormat(t *testing.T) {
 			t.Fatalf("%+v", run)
 		}
 		r, rule, path := run.Results[0], run.Tool.Driver.Rules[0], strings.ReplaceAll(strings.TrimPrefix(server.URL, "http://"), ":", "_")+"/list"
-		if r.RuleID != "wildcard-with-credentials" || rule.ID != r.RuleID || r.Level != "error" || rule.ShortDescription.Text == "" || rule.Help.Text == "" || !strings.Contains(r.Message.Text, "Access-Control-Allow-Origin: *") ||
-			r.Locations[0].PhysicalLocation.ArtifactLocation.URI != path || r.PartialFingerprints["ampcors/v1"] != "wildcard-with-credentials GET "+server.URL+"/list www.example.com" {
+		if r.RuleID != "wildcard-with-credentials" || rule.ID != r.RuleID || r.Level != "error" || rule.ShortDescription.Text == "" ||
+			rule.Help.Text == "" || !strings.Contains(r.Message.Text, "Access-Control-Allow-Origin: *") ||
+			r.Locations[0].PhysicalLocation.ArtifactLocation.URI != path ||
+			r.PartialFingerprints["ampcors/v1"] != "wildcard-with-credentials GET "+server.URL+"/list www.example.com" {
 			t.Errorf("%+v", r)
 		}
 		notTested := run.Invocations[0]
@@ -669,7 +723,8 @@ func TestExitCodesOfProbe(t *testing.T) {
 	}{
 		{name: "clean", args: []string{"--endpoint", clean.URL, "--publisher", "www.example.com"}, code: exitClean},
 		{name: "findings", args: []string{"--endpoint", clean.URL, "--publisher", "www.example.com", "--credentials"}, code: exitFindings},
-		{name: "findings that are not severe enough", args: []string{"--endpoint", clean.URL + "/", "--publisher", "www.example.com", "--fail-on", "high"}, code: exitClean},
+		{name: "findings that are not severe enough", args: []string{"--endpoint", clean.URL + "/", "--publisher", "www.example.com", "--fail-on", "high"},
+			code: exitClean},
 		{name: "no argument", code: exitUsage, err: "nothing to test"},
 		{name: "no publisher", args: []string{"--endpoint", clean.URL}, code: exitUsage, err: "--publisher"},
 		{name: "an unknown severity", args: []string{"--fail-on", "awful", broken.URL}, code: exitUsage, err: "want low, medium, high or none"},
@@ -678,9 +733,12 @@ func TestExitCodesOfProbe(t *testing.T) {
 		{name: "a wrong address", args: []string{"--resolve", "a.example", broken.URL}, code: exitUsage, err: "not host:port:address"},
 		{name: "a server that is down", args: []string{"--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
 		{name: "a document that is not there", args: []string{"--publisher", "www.example.com", down.URL}, code: exitUntested},
-		{name: "one server of two that is down", args: []string{"--endpoint", clean.URL, "--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
-		{name: "the same endpoint twice, and it is down", args: []string{"--endpoint", down.URL, "--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
-		{name: "only a preflight, which is right", args: []string{"--endpoint", granting.URL, "--method", "POST", "--content-type", "application/json", "--publisher", "www.example.com"}, code: exitClean},
+		{name: "one server of two that is down", args: []string{"--endpoint", clean.URL, "--endpoint", down.URL, "--publisher", "www.example.com"},
+			code: exitUntested},
+		{name: "the same endpoint twice, and it is down",
+			args: []string{"--endpoint", down.URL, "--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
+		{name: "only a preflight, which is right", args: []string{"--endpoint", granting.URL, "--method", "POST", "--content-type",
+			"application/json", "--publisher", "www.example.com"}, code: exitClean},
 		{name: "no domain", args: []string{"--endpoint", clean.URL, "--publisher", "localhost"}, code: exitUsage, err: "has no dot"},
 		{name: "no URL", args: []string{"--endpoint", "foo", "--publisher", "www.example.com"}, code: exitUsage, err: "not the URL"},
 		{name: "no document", args: []string{"--publisher", "www.example.com", "ftp://a.example"}, code: exitUsage, err: "not the URL of a web server"},
@@ -696,7 +754,8 @@ func TestExitCodesOfProbe(t *testing.T) {
 
 func TestTheListOfEndpointsIsRead(t *testing.T) {
 	server := article(t)
-	code, stdout, _ := run(t, "# ours\n\n"+server.URL+"/1\n"+server.URL+"/2\n", "probe", "--rate", "0", "--publisher", "www.example.com", "--list", "-", "-o", "json")
+	code, stdout, _ := run(t, "# ours\n\n"+server.URL+"/1\n"+server.URL+"/2\n", "probe", "--rate", "0", "--publisher", "www.example.com",
+		"--list", "-", "-o", "json")
 	var report probe.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitClean || len(report.Endpoints) != 2 {
 		t.Errorf("exit code %d, %v\n%s", code, err, stdout)

@@ -70,12 +70,15 @@ func (s *savedState) announceRecorded() {
 func addPages(cmd *cobra.Command) *pageSource {
 	s := &pageSource{}
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
-	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil, "another host of the same owner whose pages and sitemaps --sitemap may list, and to which it may redirect; the pages of a file may be on any host")
+	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil,
+		"another host of the same owner whose pages and sitemaps --sitemap may list, and to which it may redirect; the pages of a file may be on any host")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new or has them only recorded; without --all, a first run only records them")
 	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
-	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1, "with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; ten always may")
-	cmd.Flags().Int64Var(&s.maxState, "max-state", 256, "limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
+	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1,
+		"with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; ten always may")
+	cmd.Flags().Int64Var(&s.maxState, "max-state", 256,
+		"limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
 	return s
 }
 
@@ -104,7 +107,8 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		s.state.announceRecorded()
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := sitemap.New(sitemap.Config{HTTPClient: cmp.Or(s.client, httpClient), Hosts: s.hosts, Open: opener(cmd.Context()), MaxFiles: 50_000, MaxState: s.maxState << 20,
+	reader := sitemap.New(sitemap.Config{HTTPClient: cmp.Or(s.client, httpClient), Hosts: s.hosts, Open: opener(cmd.Context()),
+		MaxFiles: 50_000, MaxState: s.maxState << 20,
 		FindGone: s.gone, MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
 	if err := whereTo(reader.Update(cmd.Context(), &s.state.State, s.sitemaps...)); cmd.Context().Err() != nil {
 		return nil, errInterrupted

@@ -81,7 +81,8 @@ func TestOutputIsPrintable(t *testing.T) {
 	}))
 	defer server.Close()
 	for _, command := range [][]string{
-		{"explain", "--publisher", "a.example"}, {"explain", "--publisher", hostile}, {"reverse"}, {"prefix"}, {"origins"}, {"cacheurl"}, {"submit", "--dry-run"}, {"check", hostile}, {hostile}, {"explain", "--" + hostile},
+		{"explain", "--publisher", "a.example"}, {"explain", "--publisher",
+			hostile}, {"reverse"}, {"prefix"}, {"origins"}, {"cacheurl"}, {"submit", "--dry-run"}, {"check", hostile}, {hostile}, {"explain", "--" + hostile},
 		{"flush", "--dry-run", "--key", privateKey(t)},
 	} {
 		for _, format := range []string{"text", "json"} {
@@ -109,8 +110,10 @@ func TestOutputIsPrintable(t *testing.T) {
 	}
 	// With colors, escape sequences are those of the program.
 	var colored strings.Builder
-	if err := writeTable(&colored, &probe.Report{Target: hostile, Notes: []string{hostile}, Untested: []probe.Untested{{Endpoint: hostile, Reason: hostile}}, Unknown: []probe.Unknown{{Component: hostile, What: hostile}},
-		Findings: []probe.Finding{{ID: "id", Severity: probe.High, Title: hostile, Endpoint: hostile, Origin: hostile, Evidence: []string{hostile}, Remedy: hostile, Curl: hostile}}}, console{color: true, width: 40}, ""); err != nil {
+	if err := writeTable(&colored, &probe.Report{Target: hostile, Notes: []string{hostile},
+		Untested: []probe.Untested{{Endpoint: hostile, Reason: hostile}}, Unknown: []probe.Unknown{{Component: hostile, What: hostile}},
+		Findings: []probe.Finding{{ID: "id", Severity: probe.High, Title: hostile, Endpoint: hostile, Origin: hostile,
+			Evidence: []string{hostile}, Remedy: hostile, Curl: hostile}}}, console{color: true, width: 40}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if rest := strings.Replace(strings.Replace(colored.String(), "\x1b[31m", "", 1), "\x1b[0m", "", 1); !isPrintable(rest) {
@@ -141,7 +144,8 @@ func TestATerminalIsOne(t *testing.T) {
 		{name: "the null device", to: " 2>/dev/null | cat"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			line := fmt.Sprintf("stty cols 100; %sAMPCORS_TEST_RUNS_MAIN=1 %s probe --rate 0 --credentials --endpoint %s/ --publisher www.example.com%s", test.env, os.Args[0], server.URL, test.to)
+			line := fmt.Sprintf("stty cols 100; %sAMPCORS_TEST_RUNS_MAIN=1 %s probe --rate 0 --credentials --endpoint %s/ --publisher www.example.com%s", test.env,
+				os.Args[0], server.URL, test.to)
 			cmd := exec.Command(script, "-qefc", line, os.DevNull)
 			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
 			out, _ := cmd.CombinedOutput() // the exit code is 1, because of the finding
@@ -266,25 +270,33 @@ func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 	lines := [][]string{
 		{"check", bad}, {"explain", "--config", bad, "https://a.example"}, {"advice", "nginx", "--config", bad}, {"flush", "--key", weakKey, "https://a.example/"},
 		{"flush", "--key", keys, "https://a.example/"}, {"submit", "--keys", keys, "https://a.example/"}, {"serve-authz", "--proxy", "nginx", "--config", bad},
-		{"prefix", "--caches", bad, "a.example"}, {"check", "--database", "postgres://a:b@c:99999/x", bad}, {"source", "fill", "--database", "mysql://x", "--table", "1abc"},
+		{"prefix", "--caches", bad, "a.example"}, {"check", "--database", "postgres://a:b@c:99999/x", bad}, {"source", "fill", "--database",
+			"mysql://x", "--table", "1abc"},
 		{"source", "install", "--database", "host=a port=x"}, {"source", "install", "--database", "x", "--domain-column", "1"}, {"submit", "--sitemap", sitemapFile},
-		{"submit", "--dry-run", "--key-location", "https://www.example.com/a/key.txt", "https://www.example.com/b"}, {"flush", "--dry-run", "--key", key, "https://www.example.com/a?usqp=1"},
+		{"submit", "--dry-run", "--key-location", "https://www.example.com/a/key.txt", "https://www.example.com/b"}, {"flush", "--dry-run",
+			"--key", key, "https://www.example.com/a?usqp=1"},
 	}
 	for _, value := range []string{
-		"", "x", "https://", "ftp://a.example/", "https://a.example:99999/", "*.example.com", "http://[::1]/", "null", "a..b", strings.Repeat("a", 300), "https://a.example/?usqp=1",
+		"", "x", "https://", "ftp://a.example/", "https://a.example:99999/", "*.example.com", "http://[::1]/", "null", "a..b", strings.Repeat("a",
+			300), "https://a.example/?usqp=1",
 		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?usqp=1", "https://www-example-com.cdn.ampproject.org/z/s/a",
 	} {
 		for _, command := range [][]string{
-			{"prefix"}, {"prefix", "--all"}, {"reverse"}, {"origins"}, {"cacheurl"}, {"cacheurl", "--type", "ii"}, {"cacheurl", "--cache-query", "a=b"}, {"cacheurl", "--prefix", "a-b"},
-			{"cacheurl", "--image-params", "w8/00"}, {"explain", "--publisher", "a.example"}, {"explain", "--publisher"}, {"verify"}, {"verify", "--key", key}, {"flush", "--dry-run", "--key", key},
-			{"flush", "--dry-run", "--key", key, "--image-params", "w800"}, {"flush", "--key"}, {"submit", "--dry-run"}, {"submit", "--key-location"}, {"submit", "--dry-run", "--endpoint"},
-			{"submit", "--keys"}, {"check"}, {"advice"}, {"probe", "--plan"}, {"probe", "--plan", "--endpoint"}, {"health"}, {"key"}, {"source", "install", "--database"},
+			{"prefix"}, {"prefix", "--all"}, {"reverse"}, {"origins"}, {"cacheurl"}, {"cacheurl", "--type", "ii"}, {"cacheurl", "--cache-query",
+				"a=b"}, {"cacheurl", "--prefix", "a-b"},
+			{"cacheurl", "--image-params", "w8/00"}, {"explain", "--publisher", "a.example"}, {"explain", "--publisher"}, {"verify"}, {"verify",
+				"--key", key}, {"flush", "--dry-run", "--key", key},
+			{"flush", "--dry-run", "--key", key, "--image-params", "w800"}, {"flush", "--key"}, {"submit", "--dry-run"}, {"submit",
+				"--key-location"}, {"submit", "--dry-run", "--endpoint"},
+			{"submit", "--keys"}, {"check"}, {"advice"}, {"probe", "--plan"}, {"probe", "--plan", "--endpoint"}, {"health"}, {"key"}, {"source",
+				"install", "--database"},
 		} {
 			lines = append(lines, append(slices.Clone(command), value))
 		}
 	}
 	nameOfGo := regexp.MustCompile(`\b[a-z]+\.[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\bpackages? |cannot unmarshal|pgsource|sqlsource|strconv|%!|\bConfig\b|\bSigner\b|\bParse\b`)
-	products := strings.NewReplacer("IndexNow", "", "PostgreSQL", "", "MySQL", "", "MariaDB", "", "WordPress", "", "HAProxy", "", "GitHub", "", dir, "", filepath.Dir(key), "")
+	products := strings.NewReplacer("IndexNow", "", "PostgreSQL", "", "MySQL", "", "MariaDB", "", "WordPress", "", "HAProxy", "", "GitHub", "",
+		dir, "", filepath.Dir(key), "")
 	for _, line := range lines {
 		_, stdout, stderr := run(t, "", line...)
 		if found := nameOfGo.FindString(products.Replace(stdout + stderr)); found != "" {

@@ -93,12 +93,14 @@ anything was not tested.`,
 	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of each document")
 	flags.StringSliceVar(&f.senders, "sender", nil, "address of a sender whose AMP emails must work: with --endpoint, --list and documents that are AMP emails")
 	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which version 1 must work; by default https://mail.google.com")
-	flags.StringArrayVarP(&f.header, "header", "H", nil, `header of each request to a host of a document or endpoint, such as "Authorization: Bearer …"; it is not in the report`)
+	flags.StringArrayVarP(&f.header, "header", "H", nil,
+		`header of each request to a host of a document or endpoint, such as "Authorization: Bearer …"; it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
 		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
 	flags.BoolVar(&f.unsafe, "unsafe", false, "also send methods that may change data")
-	flags.StringSliceVar(&f.allowHosts, "allow-host", nil, "host that may be called as well, for example because of a redirect; it gets no values of -H and --cookie")
+	flags.StringSliceVar(&f.allowHosts, "allow-host", nil,
+		"host that may be called as well, for example because of a redirect; it gets no values of -H and --cookie")
 	flags.StringSliceVar(&f.onlyHosts, "only-host", nil, "the only hosts that may be called")
 	flags.StringArrayVar(&f.resolve, "resolve", nil, resolveHelp)
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")

@@ -93,7 +93,8 @@ func TestAPlanSendsNoTrial(t *testing.T) {
 	}))
 	defer server.Close()
 	code, stdout, stderr := run(t, "", "probe", "--plan", "--publisher", "www.example.com", server.URL+"/article")
-	if code != exitClean || asked != 1 || !strings.HasPrefix(stdout, "endpoint: GET "+server.URL+"/list (amp-list)\n") || !strings.Contains(stdout, "look-alikes: ") || !strings.Contains(stdout, "1 endpoint, ") {
+	if code != exitClean || asked != 1 || !strings.HasPrefix(stdout, "endpoint: GET "+server.URL+"/list (amp-list)\n") ||
+		!strings.Contains(stdout, "look-alikes: ") || !strings.Contains(stdout, "1 endpoint, ") {
 		t.Errorf("exit code %d, %d requests\n%s\n%s", code, asked, stdout, stderr)
 	}
 }
@@ -108,9 +109,11 @@ func TestAnUnsafeRequestIsNotTested(t *testing.T) {
 		}
 	}
 	// The publisher's page at the endpoint's own origin sends no preflight.
-	report := probeJSON(t, exitFindings, "--endpoint", server.URL, "--method", "POST", "--content-type", "application/json", "--credentials", "--resolve", "www.example.com:443:"+strings.TrimPrefix(server.URL, "http://"), "--endpoint", "https://www.example.com/", "--insecure")
+	report := probeJSON(t, exitFindings, "--endpoint", server.URL, "--method", "POST", "--content-type", "application/json", "--credentials",
+		"--resolve", "www.example.com:443:"+strings.TrimPrefix(server.URL, "http://"), "--endpoint", "https://www.example.com/", "--insecure")
 	for _, trial := range report.Trials {
-		if trial.Origin == "https://www.example.com" && strings.HasPrefix(trial.Endpoint, "https:") && trial.Kind == probe.KindPage && (trial.Outcome != probe.NotTested || strings.Contains(trial.Reason, "granted")) {
+		if trial.Origin == "https://www.example.com" && strings.HasPrefix(trial.Endpoint, "https:") && trial.Kind == probe.KindPage &&
+			(trial.Outcome != probe.NotTested || strings.Contains(trial.Reason, "granted")) {
 			t.Errorf("%+v", trial)
 		}
 	}
@@ -162,7 +165,8 @@ func TestJUnitTellsErrorsFromWhatIsSkipped(t *testing.T) {
 	if err := xml.Unmarshal([]byte(stdout), &suites); err != nil || code != exitUntested {
 		t.Fatalf("exit code %d, %v\n%s", code, err, stdout)
 	}
-	if s := suites.Suite; s.Errors == 0 || s.Failures != 0 || s.Skipped != 0 || s.Cases[len(s.Cases)-1].Class != "GET "+server.URL+"/a,b www.example.com" || s.Cases[len(s.Cases)-1].Failure != nil {
+	if s := suites.Suite; s.Errors == 0 || s.Failures != 0 || s.Skipped != 0 ||
+		s.Cases[len(s.Cases)-1].Class != "GET "+server.URL+"/a,b www.example.com" || s.Cases[len(s.Cases)-1].Failure != nil {
 		t.Errorf("%+v", s)
 	}
 }
@@ -171,7 +175,8 @@ func TestGitHubAnnotations(t *testing.T) {
 	server := article(t)
 	_, stdout, _ := run(t, "", "probe", "--rate", "0", "-o", "github", "--publisher", "www.example.com", server.URL+"/article")
 	first, rest, _ := strings.Cut(stdout, "\n")
-	if !strings.HasPrefix(first, "::error title=wildcard-with-credentials::"+server.URL+"/list: ") || !strings.Contains(first, "%0A") || !strings.HasPrefix(rest, "::warning title=not tested::") {
+	if !strings.HasPrefix(first, "::error title=wildcard-with-credentials::"+server.URL+"/list: ") || !strings.Contains(first, "%0A") ||
+		!strings.HasPrefix(rest, "::warning title=not tested::") {
 		t.Error(stdout)
 	}
 }
@@ -217,7 +222,8 @@ func TestWrongUsageIsAnError(t *testing.T) {
 		{[]string{"probe", "--endpoint", "https://a.example", "--publisher", "a"}, `ampcors: publisher "a" has no dot`},
 		{[]string{"probe", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, `has the content type "x"`},
 	} {
-		if code, _, stderr := run(t, "", test.args...); code != exitUsage || !strings.Contains(stderr, test.want) || strings.Contains(stderr, "configuration is wrong") || strings.Contains(stderr, "ampcors: ampcors:") {
+		if code, _, stderr := run(t, "", test.args...); code != exitUsage || !strings.Contains(stderr, test.want) ||
+			strings.Contains(stderr, "configuration is wrong") || strings.Contains(stderr, "ampcors: ampcors:") {
 			t.Errorf("%q: exit code %d, %s", test.args, code, stderr)
 		}
 	}
@@ -301,14 +307,16 @@ func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	args := []string{"probe", "--endpoint", server.URL + "/vote", "--publisher", "www.example.com", "--method", "POST", "--body", "a=1", "--content-type", "application/x-www-form-urlencoded", "--max-endpoints", "1", "--max-time", "20s"}
+	args := []string{"probe", "--endpoint", server.URL + "/vote", "--publisher", "www.example.com", "--method", "POST", "--body", "a=1",
+		"--content-type", "application/x-www-form-urlencoded", "--max-endpoints", "1", "--max-time", "20s"}
 	if code, stdout, _ := run(t, "", args...); code != exitUntested && len(bodies) > 0 {
 		t.Errorf("without --unsafe: exit code %d, %d requests\n%s", code, len(bodies), stdout)
 	}
 	if run(t, "", append(args, "--unsafe", "--only-host", "other.example")...); len(bodies) > 0 {
 		t.Errorf("%d requests to a host that may not be called", len(bodies))
 	}
-	if code, _, stderr := run(t, "", append(args, "--sitemap", server.URL+"/sitemap.xml", "--only-host", "other.example")...); code != exitUsage || sitemaps.Load() > 0 || !strings.Contains(stderr, "--only-host does not name") {
+	if code, _, stderr := run(t, "", append(args, "--sitemap", server.URL+"/sitemap.xml", "--only-host", "other.example")...); code != exitUsage ||
+		sitemaps.Load() > 0 || !strings.Contains(stderr, "--only-host does not name") {
 		t.Errorf("a sitemap: exit code %d, it was fetched %d times, %s", code, sitemaps.Load(), stderr)
 	}
 	host := server.Listener.Addr().String()
@@ -326,7 +334,8 @@ func TestAPublicAnswerIsSaidToBePublic(t *testing.T) {
 	}))
 	defer server.Close()
 	code, stdout, stderr := run(t, "", "probe", "--endpoint", server.URL, "--publisher", "www.example.com")
-	for _, want := range []string{"public     other sites, other publishers,", "readable by every site, as public answers are", "--credentials tests requests with cookies"} {
+	for _, want := range []string{"public     other sites, other publishers,", "readable by every site, as public answers are",
+		"--credentials tests requests with cookies"} {
 		if code != exitClean || !strings.Contains(stdout, want) || strings.Contains(stdout, "denied     ") {
 			t.Errorf("exit code %d; want %q in\n%s%s", code, want, stdout, stderr)
 		}
@@ -349,7 +358,8 @@ func TestTheEmailsOfASenderAreTested(t *testing.T) {
 	}))
 	defer server.Close()
 	email := filepath.Join(t.TempDir(), "email.html")
-	if err := os.WriteFile(email, []byte(`<html ⚡4email><body><amp-list src="`+server.URL+`/list"></amp-list><amp-list src="/relative"></amp-list>`), 0o600); err != nil {
+	if err := os.WriteFile(email, []byte(`<html ⚡4email><body><amp-list src="`+server.URL+`/list"></amp-list><amp-list src="/relative"></amp-list>`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	const fine = "Emails of the senders are answered as mail clients want it in 2 of 2 trials; 0 of 8 requests with another sender or origin were allowed.\n"
@@ -361,10 +371,12 @@ func TestTheEmailsOfASenderAreTested(t *testing.T) {
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "--endpoint", server.URL + "/list"}, exitClean,
 			"GET " + server.URL + "/list, by a mail client, for emails of news@example.com\n        works      version 2, version 1 at https://mail.example\n        denied     other senders\n"},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", server.URL + "/mail"}, exitClean, fine},
-		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", email}, exitClean, `known only in the browser: amp-list: the URL "/relative"`},
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", email}, exitClean,
+			`known only in the browser: amp-list: the URL "/relative"`},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "It sends amp@gmail.dev itself"},
 		{[]string{"--sender", "amp@gmail.dev", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "Its body: Forbidden: email_sender_not_allowed"},
-		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "-H", "X-Token: 1", email}, exitUntested, "because only the document names it: --endpoint '" + server.URL + "/list' --sender news@example.com sends them there"},
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "-H", "X-Token: 1", email}, exitUntested,
+			"because only the document names it: --endpoint '" + server.URL + "/list' --sender news@example.com sends them there"},
 		{[]string{"--sender", "news@example.com", server.URL + "/mail"}, exitFindings, "page at   https://mail.google.com\n"},
 		{[]string{"--sender", "sales@example.com", server.URL + "/mail"}, exitFindings, "page at   none: a mail client, with version 2\n"},
 		{[]string{server.URL + "/mail"}, exitUntested, "it is an AMP email, whose requests a reader's mail client makes: use --sender with the address of its sender"},
@@ -384,11 +396,12 @@ func TestAnAPIIsNoDocument(t *testing.T) {
 		header, body, want string
 		args               []string
 	}{
-		"JSON":                 {"application/json", `{"items": []}`, "it is no document, but JSON (status 200)", nil},
-		"JSON as text":         {"text/plain", ` [1]`, "it is no document, but JSON (status 200)", nil},
-		"text":                 {"text/csv", "a,b", "it is no document, but text/csv (status 200)", nil},
-		"nothing":              {"application/json", "", "it is no document, but an empty answer (status 200)", nil},
-		"JSON for a publisher": {"application/json", "{}", "--publisher www.a.example --publisher www.b.example", []string{"--publisher", "www.a.example,www.b.example"}},
+		"JSON":         {"application/json", `{"items": []}`, "it is no document, but JSON (status 200)", nil},
+		"JSON as text": {"text/plain", ` [1]`, "it is no document, but JSON (status 200)", nil},
+		"text":         {"text/csv", "a,b", "it is no document, but text/csv (status 200)", nil},
+		"nothing":      {"application/json", "", "it is no document, but an empty answer (status 200)", nil},
+		"JSON for a publisher": {"application/json", "{}", "--publisher www.a.example --publisher www.b.example",
+			[]string{"--publisher", "www.a.example,www.b.example"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

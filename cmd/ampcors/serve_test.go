@@ -52,7 +52,8 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	for _, want := range []string{`ampcors_decisions_total{allowed="false",reason="publisher_not_allowed"} `, "\nampcors_config_in_force 1\n", "\nampcors_listed_publishers 1\n", "\nampcors_build_info{version=\"", "\nprocess_start_time_seconds 1"} {
+	for _, want := range []string{`ampcors_decisions_total{allowed="false",reason="publisher_not_allowed"} `, "\nampcors_config_in_force 1\n",
+		"\nampcors_listed_publishers 1\n", "\nampcors_build_info{version=\"", "\nprocess_start_time_seconds 1"} {
 		if err != nil || !strings.Contains(string(body), want) {
 			t.Errorf("the metrics lack %q: %s, %v", want, body, err)
 		}
@@ -74,7 +75,8 @@ func TestReadiness(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
 	problem := &down
-	publishers, err := source.New(source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return "", *problem }}, source.Config{NegativeTTL: time.Nanosecond, TTL: time.Nanosecond})
+	publishers, err := source.New(source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return "", *problem }},
+		source.Config{NegativeTTL: time.Nanosecond, TTL: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +131,8 @@ func TestTheLogIsJSON(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 	}
-	if code, _, stderr := run(t, "", "serve-authz", "--proxy", "nginx", "--config", file, "--log-format", "xml"); code != exitUsage || !strings.Contains(stderr, "want text or json") {
+	if code, _, stderr := run(t, "", "serve-authz", "--proxy", "nginx", "--config", file, "--log-format", "xml"); code != exitUsage ||
+		!strings.Contains(stderr, "want text or json") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
@@ -218,9 +221,12 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 		{name: "unknown proxy", args: []string{"--proxy", "apache", "--config", good}, code: exitUsage, err: "nginx"},
 		{name: "missing file", args: []string{"--proxy", "nginx", "--config", good + "x"}, code: exitUsage, err: "cannot be read"},
 		{name: "a table without a database", args: []string{"--proxy", "nginx", "--config", good, "--table", "sites"}, code: exitUsage, err: "AMPCORS_DATABASE"},
-		{name: "a source without a database", args: []string{"--proxy", "nginx", "--config", asked}, code: exitUsage, err: "no database is named; want a database, or remove it; if publishers are looked up in a database, use --database or AMPCORS_DATABASE"},
-		{name: "another database", args: []string{"--proxy", "nginx", "--config", good, "--database", "redis://:secret@127.0.0.1"}, code: exitUsage, err: "want a URL with postgres:// or mysql://"},
-		{name: "a flag of another name", args: []string{"--proxy", "nginx", "--config", good, "--address", "127.0.0.1:1"}, code: exitUsage, err: "has no flag --address; did you mean --listen?"},
+		{name: "a source without a database", args: []string{"--proxy", "nginx", "--config", asked}, code: exitUsage,
+			err: "no database is named; want a database, or remove it; if publishers are looked up in a database, use --database or AMPCORS_DATABASE"},
+		{name: "another database", args: []string{"--proxy", "nginx", "--config", good, "--database", "redis://:secret@127.0.0.1"},
+			code: exitUsage, err: "want a URL with postgres:// or mysql://"},
+		{name: "a flag of another name", args: []string{"--proxy", "nginx", "--config", good, "--address", "127.0.0.1:1"}, code: exitUsage,
+			err: "has no flag --address; did you mean --listen?"},
 		{name: "address", args: []string{"--proxy", "nginx", "--config", good, "--listen", "127.0.0.1:99999"}, code: exitUntested, err: "99999"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

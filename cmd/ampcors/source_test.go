@@ -70,10 +70,12 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if _, stderr := source(exitUntested, "install", "--table", "nowhere"); !strings.Contains(stderr, "--create") {
 				t.Error(stderr)
 			}
-			if out, _ := source(exitClean, "install", "--create", "--dry-run"); strings.Count(out, "CREATE TABLE publishers") != 1 || strings.Count(out, "CREATE OR REPLACE FUNCTION") != test.triggers {
+			if out, _ := source(exitClean, "install", "--create", "--dry-run"); strings.Count(out, "CREATE TABLE publishers") != 1 ||
+				strings.Count(out, "CREATE OR REPLACE FUNCTION") != test.triggers {
 				t.Error(out)
 			}
-			if out, _ := source(exitClean, "install", "--create", "--dry-run", "--prefix-column", "digest"); !strings.Contains(out, "digest") || strings.Contains(out, "hash_prefix") {
+			if out, _ := source(exitClean, "install", "--create", "--dry-run", "--prefix-column", "digest"); !strings.Contains(out, "digest") ||
+				strings.Contains(out, "hash_prefix") {
 				t.Error(out)
 			}
 			source(exitUntested, "install") // the dry run has created nothing
@@ -92,7 +94,8 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(stderr)
 			}
 			order := -1 // the fill needs the first index
-			for _, want := range []string{"ALTER TABLE sites ADD COLUMN hash_prefix", test.other + " ampcors_sites_host ON sites (host);", fillPrefixes, test.other + " ampcors_sites_hash_prefix ON sites (hash_prefix);"} {
+			for _, want := range []string{"ALTER TABLE sites ADD COLUMN hash_prefix", test.other + " ampcors_sites_host ON sites (host);",
+				fillPrefixes, test.other + " ampcors_sites_hash_prefix ON sites (hash_prefix);"} {
 				at := strings.Index(out, want)
 				if at <= order {
 					t.Errorf("%q is not in its place in\n%s", want, out)
@@ -115,18 +118,22 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if _, stderr := source(exitFindings, on(sites, "fill", "--dry-run")...); !strings.Contains(stderr, `"wrong.example" in sites: its hash prefix is "zzz"`) {
 				t.Error(stderr)
 			}
-			if _, stderr := source(exitFindings, on(sites, "fill")...); !strings.Contains(stderr, `"wrong.example" in sites: its hash prefix is "zzz"`) || !strings.Contains(stderr, `"UPPER.example" in sites: it is not canonical`) {
+			if _, stderr := source(exitFindings, on(sites, "fill")...); !strings.Contains(stderr, `"wrong.example" in sites: its hash prefix is "zzz"`) ||
+				!strings.Contains(stderr, `"UPPER.example" in sites: it is not canonical`) {
 				t.Error(stderr)
 			}
 			exec("DELETE FROM sites WHERE id > 3")
-			if _, stderr := source(exitUntested, "install", "--dry-run", "--table", "sites", "--domain-column", "host", "--condition", "nonsense = 1"); !strings.Contains(stderr, "nonsense") {
+			if _, stderr := source(exitUntested, "install", "--dry-run", "--table", "sites", "--domain-column", "host", "--condition",
+				"nonsense = 1"); !strings.Contains(stderr, "nonsense") {
 				t.Error(stderr)
 			}
 			exec("UPDATE sites SET hash_prefix = NULL WHERE id = 2")
-			if _, out, stderr := run(t, "", append([]string{"check", emptyConfig(t), "--database", url}, sites...)...); !strings.Contains(out, "; 1 row has no hash prefix, so that") {
+			if _, out, stderr := run(t, "", append([]string{"check", emptyConfig(t), "--database", url}, sites...)...); !strings.Contains(out,
+				"; 1 row has no hash prefix, so that") {
 				t.Errorf("%s%s", out, stderr)
 			}
-			if _, out, _ := run(t, "", append([]string{"explain", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "--database", url}, sites...)...); !strings.Contains(out, "rows have no hash prefix: ampcors source fill") {
+			if _, out, _ := run(t, "", append([]string{"explain", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "--database", url},
+				sites...)...); !strings.Contains(out, "rows have no hash prefix: ampcors source fill") {
 				t.Error(out)
 			}
 			if out, _ = source(exitClean, on(sites, "fill")...); out != "1 hash prefix was filled\n" {
@@ -165,17 +172,20 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(stderr)
 			}
 			tenants = append(tenants, "--prefix-column", "host")
-			if out, stderr := source(exitFindings, on(tenants, "install")...); strings.Contains(out, "prefix") || !strings.Contains(stderr, `"Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
+			if out, stderr := source(exitFindings, on(tenants, "install")...); strings.Contains(out, "prefix") ||
+				!strings.Contains(stderr, `"Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
 				t.Errorf("%s%s", out, stderr)
 			}
 			if _, stderr := source(exitUntested, on(tenants, "fill")...); !strings.Contains(stderr, "there is nothing to fill") {
 				t.Error(stderr)
 			}
-			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitClean || !strings.Contains(out, "it has publishers") {
+			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitClean ||
+				!strings.Contains(out, "it has publishers") {
 				t.Errorf("%d, %s%s", code, out, stderr)
 			}
 			server := serve(t, append(tenants, "--config", config, "--database", url, "--metrics", "127.0.0.1:0")...)
-			for origin, want := range map[string]int{"https://www.example.com": http.StatusOK, "https://grosse.example": http.StatusForbidden, "https://www-example-com.cdn.ampproject.org": http.StatusForbidden} {
+			for origin, want := range map[string]int{"https://www.example.com": http.StatusOK, "https://grosse.example": http.StatusForbidden,
+				"https://www-example-com.cdn.ampproject.org": http.StatusForbidden} {
 				if got := server.ask(t, origin); got != want {
 					t.Errorf("%s: %d; want %d", origin, got, want)
 				}
@@ -195,14 +205,16 @@ func TestSourceInstallAndFill(t *testing.T) {
 			}
 			exec("UPDATE tenants SET active = true WHERE host = 'www.example.com'")
 			exec("INSERT INTO tenants VALUES ('off.example', false), ('bücher.example', true)")
-			for origin, want := range map[string]string{"https://grosse.example": `has it as "Grosse.example"`, "https://off.example": "--condition does not hold", "https://xn--bcher-kva.example": `as "bücher.example", which is not canonical`, "https://none.example": ""} {
+			for origin, want := range map[string]string{"https://grosse.example": `has it as "Grosse.example"`,
+				"https://off.example": "--condition does not hold", "https://xn--bcher-kva.example": `as "bücher.example", which is not canonical`, "https://none.example": ""} {
 				code, out, stderr := run(t, "", append([]string{"explain", origin, "--config", config, "--database", url}, tenants...)...)
 				if code != exitFindings || !strings.Contains(out, want) || strings.Contains(out, "hint") != (want != "") {
 					t.Errorf("%s: %d, %s%s", origin, code, out, stderr)
 				}
 			}
 			for condition, want := range map[string]string{"active = 1": "write active, and not active = 1", "nonsense": "--domain-column names the column"} {
-				if code, _, stderr := run(t, "", "check", config, "--database", url, "--table", "tenants", "--domain-column", "host", "--prefix-column", "host", "--condition", condition); (code == exitClean || !strings.Contains(stderr, want)) && (driver == "pgx" || condition == "nonsense") {
+				if code, _, stderr := run(t, "", "check", config, "--database", url, "--table", "tenants", "--domain-column", "host", "--prefix-column",
+					"host", "--condition", condition); (code == exitClean || !strings.Contains(stderr, want)) && (driver == "pgx" || condition == "nonsense") {
 					t.Errorf("%s: %d, %s", condition, code, stderr)
 				}
 			}
@@ -255,7 +267,8 @@ func serveFrom(t *testing.T, url string, sites []string) {
 			t.Errorf("check %s: exit code %d, %s", args, code, stderr)
 		}
 	}
-	if code, stdout, stderr := run(t, "", append([]string{"check", "--database", url, config}, sites...)...); code != exitClean || !strings.Contains(stdout, "publishers are looked up in the table sites; it has publishers; it ") {
+	if code, stdout, stderr := run(t, "", append([]string{"check", "--database", url, config}, sites...)...); code != exitClean ||
+		!strings.Contains(stdout, "publishers are looked up in the table sites; it has publishers; it ") {
 		t.Errorf("check with the database: exit code %d, %s%s", code, stdout, stderr)
 	}
 	if code, _, stderr := run(t, "", "check", "--database", url, "--table", "nowhere", config); code != exitUntested {
@@ -271,7 +284,8 @@ func serveFrom(t *testing.T, url string, sites []string) {
 		t.Fatal(err)
 	}
 	server := serve(t, append(sites, "--config", config, "--database", url)...)
-	for publisher, want := range map[string]int{"listed.example": http.StatusOK, "www.example.com": http.StatusOK, "upper.example": http.StatusOK, "off.example": http.StatusForbidden, "other.example": http.StatusForbidden} {
+	for publisher, want := range map[string]int{"listed.example": http.StatusOK, "www.example.com": http.StatusOK,
+		"upper.example": http.StatusOK, "off.example": http.StatusForbidden, "other.example": http.StatusForbidden} {
 		for _, prefix := range []func(string) (string, error){cacheurl.DomainPrefix, cacheurl.HashPrefix} {
 			p, err := prefix(publisher)
 			if err != nil {
@@ -290,8 +304,10 @@ func TestNoOutputHasThePasswordOfTheDatabase(t *testing.T) {
 	if err := os.WriteFile(config, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, url := range append(servertest.WrongConnStrings(), "mysql://u:s3cret@127.0.0.1:x/db", "mysql://u:1/s3cret@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/?s3cret", "mysql://u:s3cret@127.0.0.1:1/db") {
-		for _, args := range [][]string{{"check", config}, {"explain", "--config", config, "https://a.example"}, {"source", "install"}, {"source", "fill"}, {"serve-authz", "--proxy", "nginx", "--config", config, "--listen", "127.0.0.1:99999"}} {
+	for _, url := range append(servertest.WrongConnStrings(), "mysql://u:s3cret@127.0.0.1:x/db", "mysql://u:1/s3cret@127.0.0.1:1/db",
+		"mysql://u@127.0.0.1:1/?s3cret", "mysql://u:s3cret@127.0.0.1:1/db") {
+		for _, args := range [][]string{{"check", config}, {"explain", "--config", config, "https://a.example"}, {"source", "install"},
+			{"source", "fill"}, {"serve-authz", "--proxy", "nginx", "--config", config, "--listen", "127.0.0.1:99999"}} {
 			t.Setenv(databaseEnv, "")
 			code, stdout, stderr := run(t, "", append(args, "--database", url)...)
 			t.Setenv(databaseEnv, url)

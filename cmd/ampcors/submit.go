@@ -19,13 +19,15 @@ func newSubmit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit [URL ...]",
 		Short: "Tell search engines about changed pages with IndexNow",
-		Long:  "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key, or use --keys.\n\n" + exitHelp + "\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp,
+		Long: "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key, or use --keys.\n\n" + exitHelp +
+			"\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp,
 		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
 			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
 	}
 	output := addOutput(cmd)
 	flags := addIndexNow(cmd)
-	endpoints := cmd.Flags().StringArray("endpoint", nil, "the one service to tell, which tells all others: "+or(slices.Sorted(maps.Keys(engines)))+", or a URL; if empty, "+indexnow.API)
+	endpoints := cmd.Flags().StringArray("endpoint", nil,
+		"the one service to tell, which tells all others: "+or(slices.Sorted(maps.Keys(engines)))+", or a URL; if empty, "+indexnow.API)
 	complete(cmd, "endpoint", slices.Sorted(maps.Keys(engines)))
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")

@@ -470,7 +470,8 @@ func (c *cluster) cutOne() string {
 	if c.toggle(0, true, c.nodes); c.Failed() {
 		return ""
 	}
-	return fmt.Sprintf("seen by the others after %s, by that one after %s (MaxStale is %v); works again after %s", round(others), round(took), staleFor, round(recovered))
+	return fmt.Sprintf("seen by the others after %s, by that one after %s (MaxStale is %v); works again after %s", round(others), round(took),
+		staleFor, round(recovered))
 }
 
 // checkLeftovers looks for goroutines and connections that load and failures left behind.

@@ -19,7 +19,8 @@ import (
 )
 
 // storedRows are domains as careless programs store them. No row but the last two is canonical.
-var storedRows = []string{"bücher.example", "straße.example", "ｗide.example", "cafe\u200d.example", "blank.example ", "dotted.example.", "Shop.example", "own.example", "www.example.com"}
+var storedRows = []string{"bücher.example", "straße.example", "ｗide.example", "cafe\u200d.example", "blank.example ", "dotted.example.",
+	"Shop.example", "own.example", "www.example.com"}
 
 // asked are the domains that the rows may be taken for.
 var asked = []struct {

@@ -135,7 +135,8 @@ func TestDatabasesThatFailOver(t *testing.T) {
 				{title: "all connections closed by the database, again and again", run: func(c *cluster) string {
 					n, slowest := 0, time.Duration(0)
 					for begun := time.Now(); time.Since(begun) < 3*time.Second; n++ {
-						result, err := store.db.ExecContext(c.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+						result, err := store.db.ExecContext(c.Context(),
+							"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
 						if err != nil {
 							c.Error(err)
 						} else if closed, err := result.RowsAffected(); closed == 0 || err != nil {

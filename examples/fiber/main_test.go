@@ -136,7 +136,8 @@ func TestFiberTakesTrailersForHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Origin\r\n\r\n1\r\na\r\n0\r\nOrigin: https://www.example.com\r\n\r\n", routertest.Route.Path)
+	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Origin\r\n\r\n1\r\na\r\n0\r\nOrigin: https://www.example.com\r\n\r\n",
+		routertest.Route.Path)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

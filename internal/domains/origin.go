@@ -37,7 +37,8 @@ func CheckOrigin(value string) *Problem {
 	case strings.ContainsAny(value, ", ") && strings.Count(value, "://") != 1:
 		return &Problem{Reason: "is several origins in one text", Want: "an element of the list for each"}
 	case strings.HasPrefix(rest, "*."):
-		return &Problem{Code: badvalue.Unsafe, Reason: "is a pattern, and origins are compared byte by byte", Want: fmt.Sprintf("%q in publishers, which allows own pages and those on AMP Caches", rest)}
+		return &Problem{Code: badvalue.Unsafe, Reason: "is a pattern, and origins are compared byte by byte",
+			Want: fmt.Sprintf("%q in publishers, which allows own pages and those on AMP Caches", rest)}
 	case hasScheme && slices.Contains(appSchemes, scheme):
 		return &Problem{Code: badvalue.Unsafe, Reason: "is the origin of every app that is made with that framework",
 			Want: "no entry; requests that the app sends itself, and not its web view, need no CORS"}

@@ -57,7 +57,8 @@ func TestClientHasATimeoutAndFollowsNoRedirect(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{0: timeout, -1: timeout, time.Second: time.Second} {
 		t.Run(fmt.Sprint(given), func(t *testing.T) {
 			theirs := &http.Client{Timeout: given}
-			if ours := Client(theirs); ours.Timeout != want || ours.CheckRedirect(nil, nil) != http.ErrUseLastResponse || theirs.CheckRedirect != nil || theirs.Timeout != given {
+			if ours := Client(theirs); ours.Timeout != want || ours.CheckRedirect(nil, nil) != http.ErrUseLastResponse ||
+				theirs.CheckRedirect != nil || theirs.Timeout != given {
 				t.Errorf("%v: got %v", given, ours.Timeout)
 			}
 		})

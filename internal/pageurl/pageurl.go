@@ -80,7 +80,8 @@ func Parse(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 		return URL{}, Problem(problem.Code, where, value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
 	}
 	if escaping == AsBrowsers && !IsDomainOfBrowsers(domain) {
-		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the host %.80q, which browsers reject: an xn-- label has characters that no domain can have", u.Host), want)
+		return URL{}, Problem(badvalue.Malformed, where, value,
+			fmt.Sprintf("has the host %.80q, which browsers reject: an xn-- label has characters that no domain can have", u.Host), want)
 	}
 	u.Host = domain
 	return u, nil
@@ -96,7 +97,8 @@ func IsDomainOfBrowsers(domain string) bool {
 }
 
 // browsers is "domain to ASCII" of the URL standard, https://url.spec.whatwg.org/#concept-domain-to-ascii.
-var browsers = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(true), idna.CheckHyphens(false), idna.StrictDomainName(false), idna.VerifyDNSLength(false), idna.Transitional(false))
+var browsers = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(true), idna.CheckHyphens(false),
+	idna.StrictDomainName(false), idna.VerifyDNSLength(false), idna.Transitional(false))
 
 const want = `a URL such as "https://www.example.com/article"`
 
@@ -150,7 +152,8 @@ func Split(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
 		return URL{}, Problem(badvalue.Malformed, where, value, `has a \, which browsers read as /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
-		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the port %.80q", port), "none, or the default: caches and search engines support no other port")
+		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the port %.80q", port),
+			"none, or the default: caches and search engines support no other port")
 	case escaping == AsRFC3986 && !hasOnlyEscapes(tail):
 		return URL{}, Problem(badvalue.Malformed, where, value, "has a % without two hexadecimal digits after it", "%25 for a percent sign")
 	}

@@ -22,7 +22,8 @@ func TestEscapingCostsLittle(t *testing.T) {
 // FuzzParse checks that a canonical URL does not change, that RFC 3986 is followed, and
 // that net/url reads the same URL. The packages that use this one have the other tests.
 func FuzzParse(f *testing.F) {
-	for _, u := range []string{"https://www.example.com/a%2Fb/../c?d=%20#e", "HTTP://bücher.example:80", `https://a.example/ "<>^{|}[]` + "`?{}", "https://a.example/%zz", "https://a.example//./..//%2e%2E/x/..", "https://a.example?x#", "http://[::1]/"} {
+	for _, u := range []string{"https://www.example.com/a%2Fb/../c?d=%20#e", "HTTP://bücher.example:80", `https://a.example/ "<>^{|}[]` +
+		"`?{}", "https://a.example/%zz", "https://a.example//./..//%2e%2E/x/..", "https://a.example?x#", "http://[::1]/"} {
 		f.Add(u)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -56,7 +57,8 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q is %q", value, u)
 			}
 			// Escaping must not change the path and the query that net/url reads.
-			if written, err := url.Parse(value); err == nil && !strings.Contains(value, "/.") && !strings.Contains(strings.ToLower(value), "/%2e") && (written.Path != std.Path || std.Query().Encode() != written.Query().Encode()) {
+			if written, err := url.Parse(value); err == nil && !strings.Contains(value, "/.") && !strings.Contains(strings.ToLower(value), "/%2e") &&
+				(written.Path != std.Path || std.Query().Encode() != written.Query().Encode()) {
 				t.Fatalf("%q is %q: path %q and query %q became %q and %q", value, u, written.Path, written.RawQuery, std.Path, std.RawQuery)
 			}
 		}

@@ -61,7 +61,8 @@ func handle(m *ampcors.Middleware, origin string) {
 func TestTheCountsAreExported(t *testing.T) {
 	t.Parallel()
 	m, cache := newMiddleware(t)
-	for _, origin := range []string{"https://www.example.com", "https://www.source.example", "https://evil.example", "https://evil.example", "https://down.example", "https://www-example-com.cdn.ampproject.org"} {
+	for _, origin := range []string{"https://www.example.com", "https://www.source.example", "https://evil.example", "https://evil.example",
+		"https://down.example", "https://www-example-com.cdn.ampproject.org"} {
 		handle(m, origin)
 	}
 	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
@@ -97,7 +98,8 @@ ampcors_source_entries{kind="publishers"} 1
 # TYPE ampcors_source_listening gauge
 ampcors_source_listening 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total", "ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds", "ampcors_cache_requests_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total",
+		"ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds", "ampcors_cache_requests_total"); err != nil {
 		t.Error(err)
 	}
 	// Package metrics writes the same, for programs without a library of Prometheus.
@@ -123,7 +125,8 @@ ampcors_source_listening 1
 	for _, family := range families {
 		if family.GetName() == "ampcors_source_wait_seconds" {
 			hasWaits = true
-			if waits := family.GetMetric()[0].GetHistogram(); len(waits.GetBucket()) != len(source.WaitBounds()) || waits.GetSampleCount() != 3 || waits.GetSampleSum() <= 0 {
+			if waits := family.GetMetric()[0].GetHistogram(); len(waits.GetBucket()) != len(source.WaitBounds()) || waits.GetSampleCount() != 3 ||
+				waits.GetSampleSum() <= 0 {
 				t.Errorf("waits: %v; want 3", waits)
 			}
 		}

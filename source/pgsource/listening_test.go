@@ -95,7 +95,8 @@ func TestALostListenIsSaid(t *testing.T) {
 	l.unlistens.Store(true)
 	s, log := behind(t, l.addr, "", usualTimes)
 	servertest.Until(t, "it says so", servertest.Soon, func() bool { return strings.Contains(log.String(), "lost its LISTEN") })
-	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "lost its LISTEN; a pooler") || strings.Contains(log.String(), "msg=\"ampcors: listening") {
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "lost its LISTEN; a pooler") ||
+		strings.Contains(log.String(), "msg=\"ampcors: listening") {
 		t.Errorf("Ping: %v; the log:\n%s", err, log)
 	}
 	l.unlistens.Store(false)
@@ -110,8 +111,10 @@ func TestAFaultEndsListening(t *testing.T) {
 		name, want string
 		begin, end string // statements; none if the link swallows notifications
 	}{
-		{name: "a trigger is disabled", begin: "ALTER TABLE publishers DISABLE TRIGGER ampcors_delete", end: "ALTER TABLE publishers ENABLE ALWAYS TRIGGER ampcors_delete", want: "does not have the triggers"},
-		{name: "all triggers are disabled", begin: "ALTER TABLE publishers DISABLE TRIGGER ALL", end: "ALTER TABLE publishers ENABLE TRIGGER ALL", want: "does not have the triggers"},
+		{name: "a trigger is disabled", begin: "ALTER TABLE publishers DISABLE TRIGGER ampcors_delete",
+			end: "ALTER TABLE publishers ENABLE ALWAYS TRIGGER ampcors_delete", want: "does not have the triggers"},
+		{name: "all triggers are disabled", begin: "ALTER TABLE publishers DISABLE TRIGGER ALL", end: "ALTER TABLE publishers ENABLE TRIGGER ALL",
+			want: "does not have the triggers"},
 		{name: "notifications are swallowed", want: "notifications do not arrive"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -160,14 +163,16 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 	db, conn := database(t)
 	exec(t, conn, "CREATE ROLE server LOGIN; GRANT SELECT ON publishers TO server")
 	log := new(servertest.Buffer)
-	s, err := newTable(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1), Logger: slog.New(slog.NewTextHandler(log, nil))}, usualTimes)
+	s, err := newTable(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1),
+		Logger: slog.New(slog.NewTextHandler(log, nil))}, usualTimes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 	for _, cause := range []struct{ change, want, undo string }{
-		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "not permitted to log in", "ALTER ROLE server LOGIN"},
+		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "not permitted to log in",
+			"ALTER ROLE server LOGIN"},
 		{"REVOKE SELECT ON publishers FROM server", "GRANT SELECT ON publishers", "GRANT SELECT (domain, hash_prefix) ON publishers TO server"},
 		{"DROP TRIGGER ampcors_update ON publishers", "does not have the triggers", ""},
 		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "", "ALTER ROLE server LOGIN"}, // known
@@ -200,7 +205,8 @@ func TestOtherTriggersAreSaidAfterAnOutage(t *testing.T) {
 	db, _ := database(t)
 	db.Stop()
 	log := new(servertest.Buffer)
-	s, err := New(Config{ConnString: servertest.DSN(db.Addr), Table: sqlsource.Config{Condition: "domain <> 'x'"}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s, err := New(Config{ConnString: servertest.DSN(db.Addr), Table: sqlsource.Config{Condition: "domain <> 'x'"},
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,10 +171,12 @@ func newTable(cfg Config, times times) (*Table, error) {
 		errs = append(errs, err)
 	}
 	if cfg.Table.Placeholder != "" {
-		errs = append(errs, &badvalue.Error{Code: badvalue.Useless, Path: "Table.Placeholder", Value: cfg.Table.Placeholder, Reason: "is set, and PostgreSQL has its own", Want: badvalue.RemoveIt})
+		errs = append(errs, &badvalue.Error{Code: badvalue.Useless, Path: "Table.Placeholder", Value: cfg.Table.Placeholder,
+			Reason: "is set, and PostgreSQL has its own", Want: badvalue.RemoveIt})
 	}
 	if cfg.MaxConns < 0 {
-		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "MaxConns", Value: strconv.Itoa(cfg.MaxConns), Reason: "is negative", Want: "0 for the default, or more"})
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "MaxConns", Value: strconv.Itoa(cfg.MaxConns), Reason: "is negative",
+			Want: "0 for the default, or more"})
 	}
 	triggers, err := triggersOn(cfg.Table)
 	if err != nil {

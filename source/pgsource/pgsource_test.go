@@ -180,7 +180,8 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 	exec(t, conn, `CREATE SCHEMA cms;
 		CREATE TABLE cms.sites (id serial PRIMARY KEY, host text, amp_hash text, visits int DEFAULT 0, active boolean DEFAULT true,
 			ampcors_count int DEFAULT 0, domain int DEFAULT 0, name int, part int)`)
-	table := sqlsource.Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "sites.active AND ampcors_count = 0 AND domain = 0 AND name IS NULL AND part IS NULL -- paid"}
+	table := sqlsource.Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash",
+		Condition: "sites.active AND ampcors_count = 0 AND domain = 0 AND name IS NULL AND part IS NULL -- paid"}
 	s := newTestTable(t, table, db.Addr)
 	statements, err := InstallSQL(table)
 	if err != nil {
@@ -206,7 +207,8 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 		{name: "delete", sql: "DELETE FROM cms.sites WHERE host IN ('d.example', 'b.example')", want: []string{"d.example"}},
 		{name: "no domain", sql: "INSERT INTO cms.sites (host) VALUES (NULL), (''), ('   '), ('not_a_domain'), ('UPPER.example'), ('" + long + "')", want: nil},
 		{name: "rolled back", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); ROLLBACK", want: nil},
-		{name: "two statements", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); DELETE FROM cms.sites WHERE host = 'c.example'; COMMIT", want: []string{"e.example", "c.example"}},
+		{name: "two statements", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); DELETE FROM cms.sites WHERE host = 'c.example'; COMMIT",
+			want: []string{"e.example", "c.example"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			exec(t, conn, test.sql)
@@ -297,7 +299,8 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 	}
 	// The triggers of another name of the table, or another Condition, report to nobody here.
-	for table, want := range map[sqlsource.Config]string{{Table: "public.publishers"}: "does not have the triggers", {Condition: "domain <> 'x'"}: "another condition"} {
+	for table, want := range map[sqlsource.Config]string{{Table: "public.publishers"}: "does not have the triggers",
+		{Condition: "domain <> 'x'"}: "another condition"} {
 		statements, err := InstallSQL(table)
 		if err != nil {
 			t.Fatal(err)
@@ -357,7 +360,8 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	if ok, err := s.IsInstalled(t.Context()); !ok || err != nil {
 		t.Errorf("with a trigger of another program: %t, %v", ok, err)
 	}
-	if got, err := newTestTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Database().PublisherByDomain(t.Context(), "www.suspended.example"); got != "www.suspended.example" || err != nil {
+	if got, err := newTestTable(t, sqlsource.Config{DomainColumn: "DOMAIN"}, db.Addr).Database().PublisherByDomain(t.Context(),
+		"www.suspended.example"); got != "www.suspended.example" || err != nil {
 		t.Errorf("the name in capitals: %q, %v", got, err)
 	}
 	install(sqlsource.Config{Condition: "active"})
@@ -664,7 +668,8 @@ func TestKilledConnections(t *testing.T) {
 	workers.Wait()
 	cancel()
 	group.Wait()
-	t.Logf("%d of %d lookups failed in %v; all connections were closed %d times; changes were seen after %v at most", failed.Load(), n, time.Since(begun), kills.Load(), slowest)
+	t.Logf("%d of %d lookups failed in %v; all connections were closed %d times; changes were seen after %v at most", failed.Load(), n,
+		time.Since(begun), kills.Load(), slowest)
 	if kills.Load() < 3 || failed.Load() > kills.Load() {
 		t.Errorf("%d of %d lookups failed; connections were closed %d times", failed.Load(), n, kills.Load())
 	}
@@ -723,7 +728,8 @@ func TestAServerNeedsSelectAlone(t *testing.T) {
 	exec(t, conn, `CREATE SCHEMA cms; CREATE TABLE cms.sites (domain text PRIMARY KEY, hash_prefix text)`)
 	exec(t, conn, statements)
 	exec(t, conn, `CREATE ROLE server LOGIN; GRANT USAGE ON SCHEMA cms TO server; GRANT SELECT ON cms.sites TO server`)
-	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1), Table: sqlsource.Config{Table: "cms.sites"}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1),
+		Table: sqlsource.Config{Table: "cms.sites"}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,8 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 			Reason: fmt.Sprintf("is too long by %d bytes", longest-maxIdentifier), Want: "a shorter name"}
 	}
 	if strings.Contains(t.Condition, tag) {
-		return triggers{}, &badvalue.Error{Code: badvalue.Malformed, Path: "Table.Condition", Value: t.Condition, Reason: "contains " + tag, Want: "a condition without it"}
+		return triggers{}, &badvalue.Error{Code: badvalue.Malformed, Path: "Table.Condition", Value: t.Condition, Reason: "contains " + tag,
+			Want: "a condition without it"}
 	}
 	if schema != "" {
 		function = schema + "." + function

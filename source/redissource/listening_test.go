@@ -111,7 +111,8 @@ func TestAHealthyClusterIsListening(t *testing.T) {
 	t.Parallel()
 	nodes := servertest.RedisCluster(t, 3, time.Minute)
 	for _, prefix := range []string{"", "{ampcors}:"} {
-		s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{nodes[0].Addr}}, Topology: Cluster, KeyPrefix: prefix, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{nodes[0].Addr}}, Topology: Cluster, KeyPrefix: prefix,
+			Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

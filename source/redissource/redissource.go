@@ -178,7 +178,8 @@ func New(cfg Config) (*Store, error) {
 	report(cfg.Replicas < 0, badvalue.OutOfRange, "Replicas", cfg.Replicas, "is negative", "0 for none, or more")
 	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond, badvalue.OutOfRange, "ReplicaTimeout", cfg.ReplicaTimeout,
 		"is less than a millisecond", "at least 1ms, or 0 for the default")
-	report(cfg.ReplicaTimeout != 0 && cfg.Replicas == 0, badvalue.Useless, "ReplicaTimeout", cfg.ReplicaTimeout, "is set, and Replicas is 0", "Replicas, or remove it")
+	report(cfg.ReplicaTimeout != 0 && cfg.Replicas == 0, badvalue.Useless, "ReplicaTimeout", cfg.ReplicaTimeout, "is set, and Replicas is 0",
+		"Replicas, or remove it")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

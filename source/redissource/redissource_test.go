@@ -267,7 +267,8 @@ func TestManyPublishersAreWrittenInBatches(t *testing.T) {
 	if got, err := s.publisherByDomain(t.Context(), publishers[2*batch]); got != publishers[2*batch] || err != nil {
 		t.Error(got, err)
 	}
-	if err := s.Add(t.Context(), "a.example", "https://b.example", "c"); err == nil || strings.Count(err.Error(), "\n") != 1 || count() != int64(2*len(publishers)) {
+	if err := s.Add(t.Context(), "a.example", "https://b.example", "c"); err == nil || strings.Count(err.Error(), "\n") != 1 ||
+		count() != int64(2*len(publishers)) {
 		t.Errorf("%v; %d keys", err, count())
 	}
 	if err := s.Remove(t.Context(), publishers...); err != nil || count() != 0 {
@@ -307,8 +308,10 @@ func TestAWrongConfigIsReported(t *testing.T) {
 		`Topology "ring" is unknown; want "standalone", "cluster" or "sentinel"`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: "ring"},
 		`has 2 addresses, and Topology is "standalone"`:                          {Redis: rueidis.ClientOption{InitAddress: []string{"a:1", "b:1"}}},
 		`want a MasterSet with Sentinel`:                                         {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: Sentinel},
-		`and none without`:                                                       {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}, Sentinel: rueidis.SentinelOption{MasterSet: "x"}}, Topology: Cluster},
-		`ReplicaTimeout "1s" is set, and Replicas is 0`:                          {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, ReplicaTimeout: time.Second},
+		`and none without`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"},
+			Sentinel: rueidis.SentinelOption{MasterSet: "x"}}, Topology: Cluster},
+		`ReplicaTimeout "1s" is set, and Replicas is 0`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}},
+			ReplicaTimeout: time.Second},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

@@ -168,7 +168,8 @@ func TestAMasterThatIsDownFailsAtOnce(t *testing.T) {
 func TestRedisThatRejectsAPingAnswers(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
-	if answer, err := servertest.RedisDo(redis.Addr, "ACL", "SETUSER", "default", "-@all", "+hello", "+client", "+exists", "+get", "+set", "+cluster"); answer != "OK" || err != nil {
+	if answer, err := servertest.RedisDo(redis.Addr, "ACL", "SETUSER", "default", "-@all", "+hello", "+client", "+exists", "+get", "+set",
+		"+cluster"); answer != "OK" || err != nil {
 		t.Fatal(answer, err)
 	}
 	s := newStore(t, redis.Addr)
@@ -245,13 +246,18 @@ func TestWhatIsWrongWithRedisIsSaid(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"a wrong password":       {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}, Password: "s3cret"}}, "WRONGPASS"},
-		"no password":            {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}}}, "NOAUTH"},
-		"a Cluster":              {Config{Redis: rueidis.ClientOption{InitAddress: []string{cluster.Addr}}}, `Redis is a Cluster, and Topology is "standalone"; want "cluster"`},
-		"no Cluster":             {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}, Password: "right"}, Topology: Cluster}, `Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
-		"no Cluster of two":      {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr, single.Addr}, Password: "right"}, Topology: Cluster}, `Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
-		"no Sentinel":            {Config{Redis: rueidis.ClientOption{InitAddress: []string{other.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: "x"}}}, "names no Sentinel"},
-		"no client-side caching": {Config{Redis: rueidis.ClientOption{InitAddress: []string{limited.Addr}}}, "want Redis 6 or later, and a user with the permission +client|tracking"},
+		"a wrong password": {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}, Password: "s3cret"}}, "WRONGPASS"},
+		"no password":      {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}}}, "NOAUTH"},
+		"a Cluster": {Config{Redis: rueidis.ClientOption{InitAddress: []string{cluster.Addr}}},
+			`Redis is a Cluster, and Topology is "standalone"; want "cluster"`},
+		"no Cluster": {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}, Password: "right"}, Topology: Cluster},
+			`Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
+		"no Cluster of two": {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr, single.Addr}, Password: "right"}, Topology: Cluster},
+			`Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
+		"no Sentinel": {Config{Redis: rueidis.ClientOption{InitAddress: []string{other.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: "x"}}},
+			"names no Sentinel"},
+		"no client-side caching": {Config{Redis: rueidis.ClientOption{InitAddress: []string{limited.Addr}}},
+			"want Redis 6 or later, and a user with the permission +client|tracking"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +288,8 @@ func TestHashSlotsAreThoseOfRedis(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servertest.Redis(t).Addr)
 	builder := s.client(t).B()
-	for _, key := range []string{"", "a", "foo{bar}baz", "{}foo", "foo{", "foo{{bar}}zap", "foo{bar}{zap}", "123456789", "ampcors:publisher:www.example.com", "{tag}ampcors:hash:x"} {
+	for _, key := range []string{"", "a", "foo{bar}baz", "{}foo", "foo{", "foo{{bar}}zap", "foo{bar}{zap}", "123456789",
+		"ampcors:publisher:www.example.com", "{tag}ampcors:hash:x"} {
 		cmd := builder.Get().Key(key).Build()
 		if got, want := hashSlot(key), int(cmd.Slot())%numSlots; got != want {
 			t.Errorf("%q: %d; want %d", key, got, want)

@@ -107,7 +107,8 @@ func TestALookupOnADeadConnectionIsRetriedOnALivingOne(t *testing.T) {
 	m.queries.Store(0)
 	m.isDown.Store(true)
 	m.generation.Add(1)
-	if got, err := s.publisherByDomain(t.Context(), "a.example"); got != "" || err == nil || !strings.Contains(err.Error(), "terminated by an administrator") || m.queries.Load() != 1 {
+	if got, err := s.publisherByDomain(t.Context(), "a.example"); got != "" || err == nil ||
+		!strings.Contains(err.Error(), "terminated by an administrator") || m.queries.Load() != 1 {
 		t.Errorf("%q, %v after %d queries", got, err, m.queries.Load())
 	}
 }

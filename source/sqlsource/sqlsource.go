@@ -136,7 +136,8 @@ func (c Config) Complete() (Config, error) {
 		c.Placeholder = "$1"
 	case "$1", "?", "@p1", ":1":
 	default:
-		errs = append(errs, &badvalue.Error{Code: badvalue.Unknown, Path: "Placeholder", Value: c.Placeholder, Reason: "is unknown", Want: `"$1", "?", "@p1" or ":1"`})
+		errs = append(errs, &badvalue.Error{Code: badvalue.Unknown, Path: "Placeholder", Value: c.Placeholder, Reason: "is unknown",
+			Want: `"$1", "?", "@p1" or ":1"`})
 	}
 	return c, errors.Join(errs...)
 }

@@ -135,7 +135,8 @@ func TestRowsAreComparedByteByByte(t *testing.T) {
 	hash, _ := cacheurl.HashPrefix("example.com")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."}, {"EXAMPLE.com", "example.com", "Example.com"}} {
+	for _, rows := range [][]string{nil, {"EXAMPLE.com"}, {"éxample.com"}, {"example.com "}, {"evil.example", "example.com."},
+		{"EXAMPLE.com", "example.com", "Example.com"}} {
 		f.rows = rows
 		isThere := slices.Contains(rows, "example.com")
 		if got, err := s.publisherByDomain(ctx, "example.com"); (got != "") != isThere || err != nil {
@@ -224,7 +225,8 @@ func TestFillPrefixesWorksInBatchesAndGoesOnAfterAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err = s.FillPrefixes(t.Context(), nil)
-	if n != 2*batch || !errors.Is(err, errExec) || !strings.Contains(err.Error(), "upper.example") || !strings.Contains(err.Error(), `the prefix of "twin.example"`) || strings.Count(err.Error(), "\n") != 1 {
+	if n != 2*batch || !errors.Is(err, errExec) || !strings.Contains(err.Error(), "upper.example") ||
+		!strings.Contains(err.Error(), `the prefix of "twin.example"`) || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("%d, %v", n, err)
 	}
 }

@@ -61,9 +61,9 @@ type Config struct {
 	// allowed.
 	Email Email `json:"email,omitzero"`
 
-	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with cookies. It does not keep browsers from
-	// sending cookies with a simple POST, such as a form. Publishers decides
-	// whether it reaches the handler.
+	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with
+	// cookies. Browsers send cookies with a simple POST, such as a form, without it too. The list
+	// Publishers decides whether such a POST reaches the handler.
 	Credentialed bool `json:"credentialed,omitempty"`
 
 	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such as
@@ -71,10 +71,10 @@ type Config struct {
 	// methods that the Fetch standard forbids (CONNECT, TRACE and TRACK) are prohibited.
 	Methods []string `json:"methods,omitempty"`
 
-	// RequestHeaders are those that a preflight may ask for beyond Content-Type, in any
-	// case. Prohibited: "*"; names that browsers never ask for because scripts cannot set
-	// them; AMP-Same-Origin, which is granted only to own origins; and AMP-Email-Sender,
-	// which is for mail clients.
+	// RequestHeaders are those that a preflight may ask for beyond Content-Type. Upper and lower case do
+	// not matter. Prohibited: "*"; names that browsers never ask for because scripts cannot set them;
+	// AMP-Same-Origin, which is granted only to own origins; and AMP-Email-Sender, which is for mail
+	// clients.
 	RequestHeaders []string `json:"requestHeaders,omitempty"`
 
 	// ResponseHeaders are those that the page's script may read beyond the ones that CORS

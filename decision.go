@@ -194,6 +194,6 @@ func (r Reason) String() string {
 	return reasons[0]
 }
 
-// MarshalText returns the result of String, so that in JSON a [Stats] is an object with a member for
-// each reason.
+// MarshalText returns the result of String, so that in JSON, Stats.Requests is an object with a member
+// for each reason.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

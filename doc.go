@@ -30,11 +30,13 @@
 // that does not decode to exactly one publisher: package [github.com/ampcors/ampcors/cacheurl] says how, and
 // where this differs from AMP's document.
 //
-// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly listed
-// publisher, or of one that the Source knows, even for names that have a readable prefix. A pattern such as "*.example.com"
-// matches no hash prefix. The hashes of all listed publishers are computed when the Middleware is made, and are in one sorted
-// table. An LRU of 4,096 prefixes is in front of it, and has the first publishers from the start. Requests read it with Peek, which needs only a read
-// lock, so what was added first is evicted first. An evicted prefix costs a decoding and a binary search, and never changes a decision.
+// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly
+// listed publisher, or of one that the Source knows, even for names that have a readable prefix. A
+// pattern such as "*.example.com" matches no hash prefix. The hashes of all listed publishers are
+// computed when the Middleware is made, and are in one sorted table. An LRU of at most 4,096 prefixes
+// is in front of that table; at first it has the first listed publishers. Requests read it with Peek,
+// which needs only a read lock and does not change the order, so the oldest prefix is evicted first. An
+// evicted prefix costs a decoding and a binary search, and never changes a decision.
 //
 // Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the prefix is denied,
 // with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still get in, and
@@ -53,25 +55,27 @@
 //
 // # What is decided
 //
-// Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim and never
-// changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
-// Sec-Fetch-Site says that it is the API host's own page. A request without Origin passes if it is safe (GET,
-// HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
-// Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared
-// caches store them. The members of an earlier Vary are kept, in the same line. A denial is never
-// stored by caches. The README has the whole table.
+// Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim
+// and never changes a decision on a website's request. A request with an Origin that is not allowed is
+// denied, unless Sec-Fetch-Site says that it is the API host's own page. A request without Origin
+// passes if it is safe (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other
+// than same-origin. Every response has Vary: Origin. Responses to OPTIONS also vary by
+// Access-Control-Request-Method and -Headers, because some shared caches store them. If an outer
+// handler has set Vary, its members are kept, in one line. A denial is never stored by caches. The
+// README has the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
 // their requests are decided like all others: see [Email].
 //
 // # Publishers in a file or a database
 //
-// Config.Publishers is a list in memory; a million take about 60 MB, and package configfile reads and follows one
-// in a file. For publishers in a database that change often, there is package source, with packages sqlsource,
-// pgsource and redissource below it. A program makes one [source.Source], and gives it to any number of
-// Middlewares as Config.Source. The answers of the database are remembered for [source.Config].TTL. While the
-// database works, a revoked publisher is denied after at most TTL, or at once if the program calls [source.Source.Forget] or the
-// database reports changes. A publisher in use is refreshed before that in the background.
+// Config.Publishers is a list in memory; a million take about 60 MB. Package configfile reads such a
+// list from a file, and applies its changes. For publishers in a database that change often, there is
+// package source, with packages sqlsource, pgsource and redissource below it. A program makes one
+// [source.Source], and gives it to any number of Middlewares as Config.Source. The answers of the
+// database are remembered for [source.Config].TTL. While the database works, a revoked publisher is
+// denied after at most TTL, or at once if the program calls [source.Source.Forget] or the database
+// reports changes. A publisher in use is refreshed in the background before its TTL is over.
 //
 // If the Source fails, publishers that it confirmed within MaxStale still get in. If no answer is remembered, a
 // request gets status 503 and Retry-After, and the failure is not remembered as a denial.
@@ -81,18 +85,20 @@
 //
 // # Where to put it
 //
-// Wrap the router: that of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees every request
-// before the router does. Preflights must reach the Middleware. Behind a route that names a
-// method they do not, because such a route does not match OPTIONS. So do not put it behind a ServeMux pattern with a method, chi's With and
-// Group, or a gin group. A framework that has handlers of its own must stop if [Middleware.Handle] returns false
-// for proceed. In gin, call Abort: gin.WrapH would run the handler after the denial. fiber reuses the memory of
-// requests: clone strings before Config.Observe stores them. Package ampcorstest checks a router, and the folder examples has
-// programs for each, and what goes wrong.
+// Wrap the router: a router of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees
+// every request before the router does. Preflights must reach the Middleware. They do not reach it
+// behind a route that names a method, because such a route does not match OPTIONS. So do not put it
+// behind a ServeMux pattern with a method, chi's With and Group, or a gin group. A framework that has
+// handlers of its own must stop if [Middleware.Handle] returns false for proceed. In gin, call Abort:
+// gin.WrapH would run the handler after the denial. fiber reuses the memory of requests: clone strings
+// before Config.Observe stores them. Package ampcorstest checks a router. The folder examples has a
+// program for each framework, and its README lists the usual mistakes.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them with
-// Access-Control-Allow-Origin "*", which AMP Caches repeat. Files that only publishers may read can be served
-// behind it like everything else. Give each publisher its own URLs for such files: a cache may keep a single copy,
-// with the Access-Control-Allow-Origin of the first publisher that asked.
+// Access-Control-Allow-Origin "*", and AMP Caches send the same header with their copies. Files that
+// only publishers may read can be served behind the Middleware like everything else. Give each
+// publisher its own URLs for such files: a cache may keep a single copy, with the
+// Access-Control-Allow-Origin of the first publisher that asked.
 //
 // # What is not protected
 //

@@ -14,23 +14,23 @@ import (
 // client, in Gmail's case a proxy, makes the request and names the email's sender, which
 // it has authenticated. There are two ways to do this, and both are accepted:
 //
-//   - Version 2: the header AMP-Email-Sender has the sender's address, and the client
-//     wants it back in AMP-Email-Allow-Sender. This outranks everything else, Origin
-//     included. No page of another origin can send it, because no preflight is
-//     granted for it.
+//   - Version 2: the header AMP-Email-Sender has the sender's address, and the client wants it back in
+//     AMP-Email-Allow-Sender. AMP-Email-Sender outranks everything else, Origin included. No page of
+//     another origin can send it, because no preflight is granted for it.
 //   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin
 //     is the mail client's, and the query has the address in __amp_source_origin. The
 //     client wants both back, in Access-Control-Allow-Origin and
 //     AMP-Access-Control-Allow-Source-Origin. AMP's document accepts any Origin; ampcors accepts only those in Clients,
 //     and otherwise ignores the query parameter.
 //
-// Requests of websites are allowed or denied as if Email were zero. Only their Vary also has
-// AMP-Email-Sender, so that a shared cache does not give a page's response to an email, and a
-// denied request from the origin of a mail client has ReasonNoEmailSender.
+// Requests of websites are allowed or denied as if Email were zero. There are two differences. Their
+// Vary also has AMP-Email-Sender, so that a shared cache does not give a page's response to an email.
+// And a denied request from the origin of a mail client has ReasonNoEmailSender.
 //
-// Responses to emails never have Access-Control-Allow-Credentials, and expose no header
-// except the one that version 1 needs. Like Origin, the sender is a claim that any program
-// can make: what an email may read must not be secret, unless its URL has a token. So can a page at the API's own origin.
+// Responses to emails never have Access-Control-Allow-Credentials, and expose no header except the one
+// that version 1 needs. Like Origin, the sender is a claim that any program can make: what an email may
+// read must not be secret, unless its URL has a token. A page at the API's own origin can make that
+// claim, too.
 //
 // Sources: CORS in AMP for Email,
 // https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and

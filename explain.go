@@ -31,8 +31,8 @@ func (m *Middleware) Explain(origin string) Explanation {
 	return m.explain(verdict{caller: caller{origin: origin, origins: 1}}, nil)
 }
 
-// ExplainRequest decides on a request as [Middleware.Check] does, by the same code, and shows how: also on a preflight, on one of an
-// email, of the API host's own page, or without Origin.
+// ExplainRequest decides on a request as [Middleware.Check] does, by the same code, and shows how: also
+// on a preflight, on a request of an email or of the API host's own page, and on one without Origin.
 func (m *Middleware) ExplainRequest(r *http.Request) Explanation {
 	return m.explain(verdict{}, r)
 }
@@ -76,7 +76,7 @@ func (e *Explanation) explainSender(v *verdict) {
 
 // explainNoOrigin explains a request with no Origin, or with several.
 func (e *Explanation) explainNoOrigin(v *verdict) {
-	value, detail := "none", "Browsers send Origin with every request of a page at another origin that may change data, or whose answer the page can read. So this is none."
+	value, detail := "none", "Browsers send Origin with every request of a page at another origin that may change data, or whose answer the page can read. This request has no Origin."
 	switch {
 	case v.caller.origins > 1:
 		value, detail = strings.Join(v.caller.request.Header["Origin"], ", "), "Browsers send exactly one Origin, so several are ambiguous."

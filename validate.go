@@ -65,7 +65,7 @@ func (p *publisher) warning() *badvalue.Error {
 		other = string(named)
 	case problem == prefixes.ProblemAmbiguous:
 	case problem == nil && string(named) != domain && strings.Contains(domain, domains.ACEPrefix): // it is read as that of the other host
-		want = "a host below a top-level domain of the Internet, which caches can reach"
+		want = "a host that ends in a top-level domain of the Internet, because caches cannot reach others"
 	default:
 		return nil
 	}

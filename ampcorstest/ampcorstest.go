@@ -53,21 +53,32 @@ type Route struct {
 	// AllowsProgramsToWrite is Config.DangerouslyAllowUnsafeRequestsWithoutOrigin.
 	AllowsProgramsToWrite bool
 
-	// Ran reports whether the route's handler ran since the last call of Ran: it is in the handler itself, and not around a router. If it is
-	// set, Check also sends the route's own request, and the handler must run: see the example. If it is nil, and Method is not GET, Check
-	// does not see what is behind the Middleware: a Path that no route has, a handler that replaces headers, a protection against CSRF
-	// that denies pages of caches, and a denied request that reaches a handler that writes nothing.
+	// Ran reports whether the route's handler ran since the last call of Ran. The code that notes a run
+	// must be in the handler itself, and not in a wrapper around the router. If Ran is set, Check also
+	// sends the route's own request, and the handler must run: see the example of Check. If it is nil, and
+	// Method is not GET, Check does not see what is behind the Middleware: a Path that no route has, a
+	// handler that replaces headers, a protection against CSRF that denies pages of caches, and a denied
+	// request that reaches a handler that writes nothing.
 	Ran func() bool
 }
 
 // evil is a publisher that nobody allows.
 const evil = "evil.example"
 
-// Check sends requests through a handler, and reads the responses as a browser would: of the publisher's pages, at their own origin, on two AMP
-// Caches and with the hash prefix, preflights, a read of the route, a read of a path that does not exist, and the route's
-// own request if Method is GET or Ran is set; and what is to be denied: a preflight, a forged request and a read of another publisher's page, a preflight for a
-// header that nobody allows, and a forged form without Origin. The error joins all that is wrong. If the handler is right, only GET requests,
-// and the route's own, reach the router.
+// Check sends requests through a handler, and reads the responses as a browser would. It sends what pages of the
+// publisher send, at their own origin, on two AMP Caches and with the hash prefix:
+//
+//   - preflights,
+//   - a read of the route, and a read of a path that does not exist,
+//   - the route's own request, if Method is GET or Ran is set.
+//
+// It also sends what must be denied:
+//
+//   - a preflight, a forged request and a read of another publisher's page,
+//   - a preflight for a header that nobody allows,
+//   - a forged form without Origin.
+//
+// The error joins all that is wrong. If the handler is right, only GET requests, and the route's own, reach the router.
 func Check(h http.Handler, route Route) error {
 	c := checker{h: h, route: route}
 	allowed, forbidden, err := originsOf(route)

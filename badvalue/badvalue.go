@@ -17,7 +17,7 @@ type Error struct {
 	Want   string // what would be right, or [RemoveIt]
 }
 
-// A Code is what is wrong, for programs: sentences change, and codes do not. The set is closed.
+// A Code is what is wrong, for programs: sentences change, and codes do not. Later versions add none.
 type Code string
 
 const (
@@ -26,7 +26,7 @@ const (
 	OutOfRange Code = "out-of-range" // it is too small, too large or too long
 	Unknown    Code = "unknown"      // it names what does not exist, or is not configured
 	Conflict   Code = "conflict"     // it does not go with another value
-	Useless    Code = "useless"      // it has no effect, because browsers, caches or this module do the same or the contrary in any case
+	Useless    Code = "useless"      // it has no effect: browsers, caches or this module ignore it
 	Reserved   Code = "reserved"     // it is a host or a parameter of AMP Caches
 	Unsafe     Code = "unsafe"       // it would let in others than it names
 	NotCovered Code = "not-covered"  // it is outside of what a key or a file is for

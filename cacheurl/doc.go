@@ -27,19 +27,20 @@
 //   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
-//     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read
-//     undecoded if it is not punycode, if what it decodes to has no dot, or if what it decodes to
-//     is not below a top-level domain and the undecoded name is. It is denied if it is ambiguous: see below.
+//     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded in
+//     three cases: it is not punycode; the decoded name has no dot; or the decoded name does not end in
+//     a top-level domain, and the undecoded one does. It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
-//   - A domain whose first label begins "xn-" and has other than ASCII letters ("xn-é.com")
-//     is accepted as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url
-//     writes has a reserved label, and is denied.
-//   - A prefix with an A-label that was not decoded is denied: the algorithm decodes it
-//     first.
+//   - A domain whose first label begins "xn-" and has letters outside of ASCII ("xn-é.com") is accepted
+//     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes has a reserved
+//     label, and is denied.
+//   - A prefix in which a label is still an A-label after these steps is denied, because AMP's
+//     algorithm decodes A-labels before it writes a prefix.
 //
 // # What differs from AMP's document
 //
-// The hosts are in conformance/prefixes.json.
+// The hosts named below are among the vectors in conformance/prefixes.json. AMP's document numbers the
+// steps of its algorithm.
 //
 //   - "a.-b.com", "foo-.example.com": the document allows a hyphen at the edge of a label. It is
 //     rejected, because such labels share a prefix.
@@ -48,14 +49,16 @@
 //   - "in--trouble.com" and "hello.xn--wgbh1c", which mixes directions of writing: the document has a
 //     readable prefix, which is accepted. DomainPrefix returns the hash prefix, as both official
 //     implementations do.
-//   - "www.example.com": step 4 is for prefixes with dashes at positions 3 and 4. A prefix that is wrapped without
-//     need ("0-www-example-com-0") is denied, because no implementation writes it.
+//   - "www.example.com": step 4, which adds "0-" and "-0", is for prefixes with dashes at positions 3
+//     and 4. A prefix that is wrapped without need ("0-www-example-com-0") is denied, because no
+//     implementation writes it.
 //   - "en-us.example.com": the document says that step 5 encodes the output of step 3. Then step 4 would have
 //     no effect. Here and in the official implementations, step 5 encodes the output of step 4.
 //   - Names have at most 253 bytes. The document cites RFC 2181's limit of 255, which counts two bytes that a name
 //     as text does not have: the length of the first label, and the root's.
-//   - "https://cdn.ampproject.org/c/s/www.example.com/": [Parse] rejects a URL without a domain prefix, as some links
-//     still have it: it does not have the origin of one publisher. The command ampcors cacheurl reads it.
+//   - "https://cdn.ampproject.org/c/s/www.example.com/": [Parse] rejects a URL without a domain prefix,
+//     because it does not have the origin of one publisher. Some links still have this form. The
+//     command ampcors cacheurl reads it.
 //   - The document says that each domain has a prefix of its own. Some share one: see below.
 //   - A cache URL needs a content type: [Parse] rejects those of the document's examples that have none, such as
 //     https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
@@ -65,14 +68,17 @@
 // The English document is followed. Its translations, as they were on 2026-11-26, say other things in these places, and would give other
 // prefixes:
 //
-//   - Korean: a dot becomes two dots, and a prefix of exactly 63 characters is too long. The tables there have one hyphen, and "limited to 63".
+//   - Korean: a dot becomes two dots, and a prefix of exactly 63 characters is too long. The tables of
+//     the same text contradict that: one hyphen, and "limited to 63", as in English.
 //   - Arabic: a prefix of more than 63 characters is valid.
-//   - Chinese: a hash prefix is for a name that is too long and also has one of the other properties. English and all implementations need one.
-//   - Russian: single hyphens become two in step 2; toolbox-cache-url doubles each, "hello--world" too. But its step 5 encodes the output of step 4,
-//     which is right, see above.
+//   - Chinese: a hash prefix is for a name that is too long and also has one of the other properties.
+//     In English and in all implementations, one of the properties is enough.
+//   - Russian: only single hyphens are doubled in step 2; toolbox-cache-url doubles each hyphen, also
+//     in "hello--world". But its step 5 encodes the output of step 4, which is right, see above.
 //   - Japanese: punycode is "converted" first and "converted back" last, which is the other way round.
 //   - French and Italian: the example "a--b-example-com" becomes "ab.example.com". It is "a-b.example.com".
-//   - Spanish, Turkish, Indonesian and Vietnamese: the hash is not written in base32. The examples there are.
+//   - Spanish, Turkish, Indonesian and Vietnamese: the text says that the hash is not in base32, but
+//     its examples are in base32.
 //
 // # Hosts that share a prefix
 //
@@ -102,12 +108,11 @@
 //   - "straße.de" and "strasse.de" share "strasse-de" in amppackager, which maps ß to ss and ς to
 //     σ, and removes joiners (U+200C and U+200D). The document's prefix for the first is
 //     "xn--strae-de-tya".
-//   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes what
-//     it has not encoded if that is valid.
+//   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes a label that
+//     it has not encoded itself, if the label is valid punycode.
 //
 // The first hosts of the first three items are not valid host names (RFC 952, RFC 5890), and
-// [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must
-// not give out labels that begin or end with a hyphen, or that begin with "xn--" and are not
-// punycode. The last two items matter only for a cache that uses amppackager's forms, and none is
-// known to.
+// [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must not give
+// out labels that begin or end with a hyphen, or that begin with "xn--" and are not punycode. The last
+// two items matter only for a cache that uses amppackager's forms, and no cache is known to use them.
 package cacheurl

@@ -31,13 +31,13 @@ func CanonicalDomain(publisher string) (string, error) {
 // The publisher may be written in Unicode or ASCII and in any case. An error is a
 // *[badvalue.Error].
 //
-// Where the document differs from both of AMP's own implementations (toolbox-cache-url
-// 2.10.1 for Node, amppackager for Go), it follows the implementations. A first label with
-// hyphens at positions 3 and 4 ("in--trouble.com") gets a hash prefix, and so does a name
-// that mixes right-to-left with left-to-right text. Positions count only if the first two
-// characters are ASCII. But it follows the document for a first label that begins "xn-":
-// toolbox-cache-url does not wrap it, amppackager only if it is not punycode, and such a result can be
-// read as punycode.
+// Where the document differs from both of AMP's own implementations (toolbox-cache-url 2.10.1 for Node,
+// amppackager for Go), it follows the implementations. A first label with hyphens at positions 3 and 4
+// ("in--trouble.com") gets a hash prefix, and so does a name that mixes right-to-left with
+// left-to-right text. Such hyphens count only if the two characters before them are ASCII. But for a
+// first label that begins "xn-", it follows the document, which wraps it: toolbox-cache-url never wraps
+// such a prefix, amppackager wraps it only if it is not punycode, and an unwrapped prefix of this kind
+// can be read as punycode.
 //
 // It is not public which form a given cache uses. To verify an origin use a Middleware,
 // which accepts each known form.

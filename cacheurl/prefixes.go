@@ -9,22 +9,22 @@ import (
 // A Prefix is a domain prefix that implementations give a publisher.
 type Prefix struct {
 	Prefix string   `json:"prefix"`
-	By     []string `json:"by"` // which of them, in the order of [Prefixes]
+	By     []string `json:"by"` // the implementations that give it, in the order of [Prefixes]
 
 	// Denied is true if an [ampcors.Middleware] denies the prefix, because it is that of another
 	// host as well. See "Hosts that share a prefix" in the package documentation.
 	Denied bool `json:"denied,omitempty"`
 }
 
-// Prefixes returns every domain prefix that a known implementation gives the publisher, and who
-// gives it: [DomainPrefix], which is first; @ampproject/toolbox-cache-url 2.10.1 for Node;
-// amppackager for Go, at 57974efc; the AMP cache of Snowflake for Go; and the text of the AMP
-// document "AMP Cache URL Format and Request Handling". The first two are run in the tests of this
-// project. The others are transcribed, with the version of golang.org/x/net/idna that the program
-// has: 57974efc has an older one, without the characters that Unicode added since. amppackager hashes
-// the spelling that it gets: here, A-labels. The hash prefix is last, with an empty By if
-// none of them gives it, because caches have used it for readable names as well. It is not public which
-// of these a cache uses.
+// Prefixes returns every domain prefix that a known implementation gives the publisher, and who gives
+// it: [DomainPrefix], which is first; @ampproject/toolbox-cache-url 2.10.1 for Node; amppackager for
+// Go, at 57974efc; the AMP cache of Snowflake for Go; and the text of the AMP document "AMP Cache URL
+// Format and Request Handling". The first two are run in the tests of this project. The others are
+// transcribed, with the version of golang.org/x/net/idna that the program has: that commit of
+// amppackager uses an older version, without the characters that Unicode added since. amppackager
+// hashes the spelling that it gets: here, A-labels. The hash prefix is last, with an empty By if none
+// of them gives it, because caches have used it for readable names as well. It is not public which of
+// these a cache uses.
 //
 // Mostly there are two: the readable prefix, and the hash prefix. Internationalized names, names with
 // two adjacent hyphens, and those that mix directions of writing can have more. Arguments and errors are

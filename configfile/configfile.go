@@ -1,10 +1,10 @@
 // Package configfile reads an [ampcors.Config] from a file, and follows the file while the
 // server runs.
 //
-// The file is JSON. Its members are those of [ampcors.Config], but a duration is a string
-// such as "10m". This package adds publishersFile, for lists that are long or written by
-// other programs, cachesFile, and source, how a database is asked (see [File.SourceConfig]). If there is source, Set must
-// give a Source:
+// The file is JSON. Its members are those of [ampcors.Config], but a duration is a string such as
+// "10m". This package adds three members: publishersFile, for lists that are long or written by other
+// programs; cachesFile; and source, which says how a database is asked (see [File.SourceConfig]). If a
+// file has source, Set must give a Source. An example:
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -19,14 +19,14 @@
 // name is not read as another one. The list must have a publisher, so that an emptied file
 // does not deny every publisher.
 //
-// cachesFile names a copy of https://cdn.ampproject.org/caches.json, the registry of AMP Caches, in place of the member caches; see
-// [cacheurl.ParseCaches]. It is followed like publishersFile, and must have a cache. Read a new one before you install it: who runs a
-// cache can give any origin below its domain to any page.
+// cachesFile names a copy of https://cdn.ampproject.org/caches.json, the registry of AMP Caches, in
+// place of the member caches; see [cacheurl.ParseCaches]. Its changes apply like those of
+// publishersFile, and it must have a cache. Read a new one before you install it: whoever runs a cache
+// can give any origin below its domain to any page.
 //
-// No problem in either file is ignored. A member that is unknown or occurs twice, a value
-// of the wrong type, and everything that [ampcors.New] or, in source, [source.New] finds is an
-// error. All errors are reported at once, each with file, line and column and what would be
-// right.
+// No problem in any of these files is ignored. A member that is unknown or occurs twice, a value of the
+// wrong type, and everything that [ampcors.New] or, in source, [source.New] finds is an error. All
+// errors are reported at once, each with file, line and column and what would be right.
 package configfile
 
 import (
@@ -111,7 +111,7 @@ type File struct {
 // another server's configuration. Only the publishersFile and the cachesFile that it may name are files.
 type Inline struct {
 	Name string // for errors
-	Dir  string // for a relative publishersFile or cachesFile; if empty, it must be an absolute path
+	Dir  string // of a relative publishersFile or cachesFile; if empty, these must be absolute
 	JSON []byte // what the file would contain
 	Set  func(*ampcors.Config)
 }
@@ -130,9 +130,9 @@ func (f File) New() (*ampcors.Middleware, error) {
 	return mw, err
 }
 
-// SourceConfig returns the member "source", for [source.New]. It reports
-// malformed JSON, unknown members and wrong types anywhere, but checks the values of no other
-// member. A Watcher does not apply its changes.
+// SourceConfig returns the member "source", for [source.New]. It reports malformed JSON, unknown
+// members and wrong types anywhere, but checks the values of no other member. A Watcher does not apply
+// changes of source.
 func (f File) SourceConfig() (source.Config, error) {
 	file := look(f.Path)
 	data, err := file.read()

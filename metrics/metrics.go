@@ -102,7 +102,8 @@ func metric(name, kind, help string, labels ...string) *Metric {
 // Metrics returns all metrics.
 func Metrics() []*Metric { return slices.Clone(all) }
 
-// A Sample is a value of a metric. A histogram has the sum as its Value, how many values that is as its Count, and in Buckets how many were at most each bound.
+// A Sample is a value of a metric. For a histogram, Value is the sum of all values, Count is how many
+// values there are, and Buckets has, for each upper bound, how many values were not above it.
 type Sample struct {
 	*Metric
 	LabelValues []string

@@ -51,7 +51,7 @@ func (c *cell) otherBrowsers() (all []caller) {
 		what   string
 		header http.Header // nil removes one
 	}{
-		{"the publisher's page on a phone in German, by User-Agent or Accept-Language", http.Header{"User-Agent": {phoneAgent},
+		{"the publisher's page on a phone with German (User-Agent and Accept-Language)", http.Header{"User-Agent": {phoneAgent},
 			"Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
 		{"the publisher's page on an iPhone, by User-Agent", http.Header{"User-Agent": {iPhoneAgent}}},
 		{"the publisher's page without Referer, which some browsers and pages do not send", http.Header{"Referer": nil}},
@@ -382,7 +382,7 @@ func (c *cell) forgedPosts() (all []caller) {
 	}
 	if c.e.NeedsPreflight() {
 		add("a script of another website", evil, step{claims: own})
-		add("a script of another website, with a Content-Type that has the right one", evil,
+		add("a script of another website, with a Content-Type that contains the right one as a parameter", evil,
 			step{claims: own, mode: asForm, contentType: "text/plain; " + c.e.ContentType})
 		add("a script of another website, without a Content-Type", evil, step{claims: own, mode: asForm, contentType: noType})
 	}

@@ -114,9 +114,9 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 		return "every page gets the same answer, with " + hit +
 			": look first at the cache in front of the backend, which may keep what it got for another page", false
 	case first.Status < 400 && variesByOrigin(first.Header):
-		return "every page gets the same answer, although it has Vary: Origin, and although the backend grants the page's preflight, which no cache answers. Look first for a cache in front of the backend that ignores Vary, or a proxy that changes the header; if there is none, the backend sets the header only for preflights", true
+		return "every page gets the same answer, although it has Vary: Origin, and although the backend grants the page's preflight, which no cache answers. Look first for a cache in front of the backend that ignores Vary, or a proxy that changes Access-Control-Allow-Origin; if there is neither, the backend sets that header only for preflights", true
 	case first.Status < 400:
-		return "the backend grants the page's preflight: it sets the header only for preflights, or a cache in front of it gives every page one answer without Vary", false
+		return "the backend grants the page's preflight: it sets Access-Control-Allow-Origin only for preflights, or a cache in front of it gives every page one answer without Vary", false
 	}
 	return "", false
 }

@@ -155,7 +155,7 @@ func TestWhatStandsInFront(t *testing.T) {
 
 		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"a right cache, without CORS", behind(&sharedCache{backend: none, key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
-		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets the header only for preflights"},
+		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets Access-Control-Allow-Origin only for preflights"},
 		{"a backend that was wrong for a moment", momentarily(only(200, "{}", "Vary", "Origin"), right), "GET", []ID{ACAOMissing, AnswersDiffer}, ""},
 		{"a login, with Vary", only(401, "login", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
 		{"a text like ours", only(403, "Forbidden: access_denied", "Vary", "Origin"), "GET", nil, "a login or a firewall"},

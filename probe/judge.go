@@ -182,7 +182,7 @@ func (c *cell) isAnsweredAtAll(*trial) verdict { return fine() }
 func (c *cell) isAnsweredAsOurselves(t *trial) verdict {
 	a := t.got(told)
 	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) {
-		c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. What only this program could see was not tested.", c.e.URL,
+		c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. The other requests had a browser's User-Agent; how the backend answers this program's own was not tested further.", c.e.URL,
 			userAgent, a.status()))
 	}
 	return fine()

@@ -19,10 +19,10 @@ type Trial struct {
 	Form      string  `json:"form,omitempty"`
 	Outcome   Outcome `json:"outcome"`
 	Works     bool    `json:"works,omitempty"`    // a browser gives the page a usable answer
-	IsPublic  bool    `json:"isPublic,omitempty"` // a hostile page can read the answer, which every page can: * without credentials
+	IsPublic  bool    `json:"isPublic,omitempty"` // any page can read the answer (Access-Control-Allow-Origin: * without credentials), so this is no problem
 	Causes    []ID    `json:"causes,omitempty"`   // of a problem: ids of findings
 	Reason    string  `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
-	ByChoice  bool    `json:"byChoice,omitempty"` // not tested, because the Config does not allow it
+	ByChoice  bool    `json:"byChoice,omitempty"` // not tested, because the Config does not allow it or it need not be known
 }
 
 // Subject returns who must be able to call: the publisher's domain, or the sender's address.
@@ -59,7 +59,7 @@ const (
 	KindReferer    Kind = "Referer"
 	KindLocalhost  Kind = "localhost"
 	KindFormer     Kind = "former caches"
-	KindOwnHosts   Kind = "own hosts" // of the publisher, which are not its pages
+	KindOwnHosts   Kind = "own hosts" // other hosts of the publisher, at which its pages do not run
 	KindForged     Kind = "forged POSTs"
 	KindEmails     Kind = "emails" // of the sender
 	KindSenders    Kind = "other senders"

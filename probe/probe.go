@@ -47,8 +47,9 @@ type Config struct {
 	// MailClients are the origins of the mail clients at which emails must work with version 1 of the protocol. If nil,
 	// https://mail.google.com is used.
 	MailClients []string
-	// Caches are the AMP Caches on which pages must work. If nil, cacheurl.DefaultCaches() are used. If empty, no cache is
-	// trusted, as for tenants without AMP: publishers' pages run at their own origins alone, and other pages on these caches are still denied.
+	// Caches are the AMP Caches on which pages must work. If nil, cacheurl.DefaultCaches() are used. If
+	// empty, no cache is trusted, as for tenants without AMP: publishers' pages run at their own origins
+	// alone, and it is still tested that pages on the default caches are denied.
 	Caches []cacheurl.Cache
 
 	// Header is sent with each request, and Cookie with each request with credentials, to the origins of Documents and Endpoints
@@ -71,7 +72,7 @@ type Config struct {
 
 	Rate         float64       // requests per second. If zero, there is no limit.
 	Timeout      time.Duration // of a request, its answer included. If zero, 10 seconds is used.
-	MaxTime      time.Duration // of the whole probe. If zero, 5 minutes is used, or thrice what Rate needs.
+	MaxTime      time.Duration // of the whole probe. If zero: 5 minutes, or three times as long as the requests take at Rate, if that is longer.
 	MaxAnswer    int64         // bytes of an answer. If zero, 1 MiB is used.
 	MaxEndpoints int           // of each document. If zero, 200 is used.
 
@@ -123,7 +124,7 @@ type Untested struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`
 	Trials   int    `json:"trials"` // how many; 0 if no trial was planned
-	Failed   bool   `json:"failed"` // it was tried; otherwise the Config does not allow it
+	Failed   bool   `json:"failed"` // it was tried; false if the Config does not allow it, or if it need not be known
 }
 
 // DefaultRate is the command's limit of requests per second: 50 endpoints that answer in 20 ms take half a

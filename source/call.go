@@ -155,7 +155,7 @@ func (s *Source) askByDomain(ctx context.Context, domain string) (string, error)
 	if stored != domain {
 		parsed, problem := domains.Parse(stored)
 		if problem != nil {
-			return "", fmt.Errorf("%w: asked for %q, it returned %.80q, which %s; want the domain of the row", ErrBadAnswer, domain, stored, problem.Reason)
+			return "", fmt.Errorf("%w: asked for %q, PublisherByDomain returned %.80q, which %s; want the domain that the row has", ErrBadAnswer, domain, stored, problem.Reason)
 		}
 		if parsed != domain {
 			return "", nil

@@ -40,11 +40,10 @@ type Config struct {
 	// zero, 256 is used. A pool of database connections bounds them further.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
-	// MaxEntries is how many publishers of the database are remembered, and how many hash
-	// prefixes. A publisher takes 200 bytes with a name of 22 bytes, so a server that has
-	// looked up a million uses 200 MB for them. A hash prefix that was asked for takes as much
-	// again. At most 65,536 negative answers are remembered, or MaxEntries if that is less.
-	// If zero, 1,048,576 is used.
+	// MaxEntries is how many publishers of the database are remembered, and how many hash prefixes. A
+	// publisher takes 200 bytes with a name of 22 bytes, so a server that has looked up a million uses 200
+	// MB for them. A hash prefix that was asked for takes another 200 bytes. At most 65,536 negative
+	// answers are remembered, or MaxEntries if that is less. If zero, 1,048,576 is used.
 	MaxEntries int `json:"maxEntries,omitzero"`
 }
 

@@ -37,13 +37,13 @@ import (
 // cacheurl.CanonicalDomain returns it, or a well-formed hash prefix, which has no dot.
 //
 // An error means that the database as a whole cannot answer now, and never that there is no such
-// publisher. After an error, the same key is not asked for again for twice as long as the call
-// took, 0.1 to 1 second. After three errors in a row, a circuit breaker opens; repeated errors
-// for one key count as one. For a second, the database is not asked. Then one lookup finds out
-// whether it works. PublisherByDomain and PublisherByHash have a breaker each, and another for
-// remembered publishers, so that failures of one kind of lookup do not stop the others.
-// After an error that wraps [ErrNoStale], the Source drops all that it remembers, in every shard. It does not
-// remember the answers of lookups that began before. Later answers are remembered again.
+// publisher. After an error, the Source does not ask for the same key for twice the time that the call
+// took, but for at least 0.1 and at most 1 second. After three errors in a row, a circuit breaker
+// opens; repeated errors for one key count as one. For a second, the database is not asked. Then one
+// lookup finds out whether it works. PublisherByDomain and PublisherByHash have a breaker each, and
+// another for remembered publishers, so that failures of one kind of lookup do not stop the others.
+// After an error that wraps [ErrNoStale], the Source drops all that it remembers, in every shard. It
+// does not remember the answers of lookups that began before. Later answers are remembered again.
 type Database struct {
 	// PublisherByDomain returns the publisher's domain as the database has stored it, or "" if domain is
 	// not a publisher. It must read the result from the row that it found, and not return its
@@ -59,16 +59,16 @@ type Database struct {
 	// If the function is nil, no origin with a hash prefix gets in because of the database.
 	PublisherByHash func(ctx context.Context, prefix string) (domain string, err error)
 
-	// Notify subscribes to changes. A changed publisher is then looked up again at once, and
-	// not only after Config.TTL. Until stop is called, the database calls changed with the
-	// domains that became publishers or are no longer publishers. It must do so when a lookup
-	// already sees the change, and can do so from any goroutine. A call without domains says
-	// that changes may have been missed: everything is then looked up again, but an earlier
-	// answer may still be served if the database fails.
+	// Notify subscribes to changes. A changed publisher is then looked up again at once, and not only
+	// after Config.TTL. Until stop is called, the database calls changed with the domains that became
+	// publishers or are no longer publishers. It must call changed only after a lookup would see the
+	// change. It can do so from any goroutine. A call without domains says that changes may have been
+	// missed: everything is then looked up again, but an earlier answer may still be served if the
+	// database fails.
 	Notify func(changed func(domains ...string)) (stop func())
 
-	// IsListening reports whether Notify would report a change now, such as whether its
-	// connection works. If nil, it always would.
+	// IsListening reports whether Notify would report a change now, such as whether its connection works.
+	// If nil, Notify is taken to report each change.
 	IsListening func() bool
 
 	// IsLikely reports whether a key is likely a publisher's, without a lookup. Such lookups go before

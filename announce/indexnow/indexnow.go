@@ -17,9 +17,10 @@
 // The protocol also has a GET for a single URL. Submit does not use it, because the key would be in
 // the URL of the request, which proxies and servers log.
 //
-// The package starts no goroutine, but for the requests of a Queue that runs. Submit sends each URL once,
-// unless the engine rejects a request because of one of its URLs: then it sends halves of that request, to find
-// the URL. A Queue does the same, and retries.
+// Submit sends the first requests of up to 16 hosts at one time, and returns when they have ended. Only
+// a Queue works in the background. Submit sends each URL once, unless the engine rejects a request
+// because of one of its URLs: then it sends halves of that request, to find the URL. A Queue does the
+// same, and retries.
 package indexnow
 
 import (
@@ -49,13 +50,14 @@ type Config struct {
 	// engine that the submission comes from the host.
 	Key Key
 
-	// KeysOf returns the keys of a host, for hosts that do not share a key, and of a key file if location is the URL of one of KeyLocations:
-	// several files of one host can have different keys. Otherwise location is "". The first key is sent; all are
-	// served, and checked by Verify. An engine may verify a submission long after it was sent: so after
-	// a change of the key, return the old one behind the new one for some days. An error that is
-	// [ErrNoKey] says that the host has none; any other, that its keys cannot be found now. It is called for
-	// each batch and for each request of a key file, so it should remember its answers, and must be safe
-	// for concurrent use by multiple goroutines. If it is set, Key must be empty.
+	// KeysOf returns the keys of a host, for hosts that do not share a key. If location is not "", it is
+	// one of KeyLocations, and KeysOf returns the keys of that file: several files of one host can have
+	// different keys. The first key is sent; all are served, and checked by Verify. An engine may verify a
+	// submission long after it was sent: so after a change of the key, return the old one behind the new
+	// one for some days. An error that is [ErrNoKey] says that the host has none; any other, that its keys
+	// cannot be found now. It is called for each batch and for each request of a key file, so it should
+	// remember its answers, and must be safe for concurrent use by multiple goroutines. If it is set, Key
+	// must be empty.
 	KeysOf func(ctx context.Context, host, location string) ([]Key, error)
 
 	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the key of its host, or its own by KeysOf. If

@@ -47,8 +47,9 @@ var (
 	ErrServer = errors.New("the engine has a problem")
 	// ErrUnexpected: any other answer, such as a redirect.
 	ErrUnexpected = errors.New("the engine's answer is not defined by IndexNow")
-	// ErrAllRejected: 400, 413 or 422 for all that was sent in this call of the host with one key file. The cause may be the key or
-	// the request, and no page is given up. Check the key first, with [Client.Verify]. Somebody has to act, so it is not Retryable.
+	// ErrAllRejected: 400, 413 or 422 for everything of one host and key file that was sent in this call.
+	// The cause may be the key or the request, and no page is given up. Check the key first, with
+	// [Client.Verify]. Somebody has to act, so it is not Retryable.
 	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
@@ -99,8 +100,8 @@ func (e *Error) Retryable() bool {
 	return true
 }
 
-// IsFinal reports whether a program that keeps URLs should give up the URLs of the batch. It is false for ErrAllRejected: they may be
-// right, so the program asks again, seldom.
+// IsFinal reports whether a program that keeps URLs should give up the URLs of the batch. It is false
+// for ErrAllRejected: the URLs may be right, so the program should send them again, in long intervals.
 func (e *Error) IsFinal() bool { return !e.Retryable() && !errors.Is(e.Err, ErrAllRejected) }
 
 // OfHost reports whether the failure concerns all URLs of the host, such as its key, and not the engine: other hosts may work.
@@ -119,8 +120,8 @@ func (e *Error) ofHost() bool {
 	return e.Status == http.StatusForbidden || errors.As(e.Err, new(keysError))
 }
 
-// A Batch has URLs of one host with the same result: those of one request that was accepted or failed, one
-// page that the engine rejects, or URLs that were not sent. There are up to 10,000.
+// A Batch has at most 10,000 URLs of one host with the same result: the URLs of one request that was
+// accepted or failed, one page that the engine rejects, or URLs that were not sent.
 type Batch struct {
 	Host    string
 	URLs    []string // escaped, as they are sent
@@ -142,18 +143,20 @@ type Rejected struct {
 	Err   *badvalue.Error
 }
 
-// Submit submits the URLs of pages that are new, have changed or are gone. It groups them
-// by host into requests of up to 10,000 URLs. The first ones of the hosts are sent at most 16 at one time, and all others
-// one after the other. The report has the order of the URLs. A URL that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
+// Submit submits the URLs of pages that are new, have changed or are gone. It groups them by host into
+// requests of up to 10,000 URLs. The first request of each host is sent together with the first
+// requests of other hosts, at most 16 at one time; all other requests follow one after the other. The
+// report has the batches in the order of their first URLs; the parts of a rejected request come after
+// them. A URL that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
 // A-labels and without fragments.
 //
-// If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which
-// one is the cause. Then Submit sends halves of the request, until it has found the page. At most 64 requests
-// of a call are rejected in this way, besides the first one for each 10,000 URLs of a host. What this leaves is
-// in the report with [ErrNotSent], and a further call goes on; if a page was rejected alone and none accepted, it has
-// [ErrAllRejected]. After a 413, requests have no more URLs than
-// the engine has accepted. A page is only given up if another one of its host was accepted; otherwise the error
-// is [ErrAllRejected].
+// If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say
+// which one is the cause. Then Submit sends halves of the request, until it has found the page. A call
+// stops its search after 64 rejected requests, not counting the first one for each 10,000 URLs of a
+// host. URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if a
+// single page was rejected and no page of the host was accepted, they have [ErrAllRejected]. After a
+// 413, requests have no more URLs than the engine has accepted. A page is only given up if another one
+// of its host was accepted; otherwise the error is [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the errors in the report. After a failure that would happen again, the
@@ -295,8 +298,8 @@ func (r Request) Masked() []byte {
 }
 
 // Requests returns the requests that [Client.Submit] would send first, if all are accepted, for a
-// program that shows them or sends them itself. It sends nothing. An error joins those of URLs that
-// Submit would reject, and of hosts without a key.
+// program that shows them or sends them itself. It sends nothing. The error joins one error for each
+// URL that Submit would reject, and for each host without a key.
 func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Request, err error) {
 	report, batches := c.group(urls)
 	for _, b := range batches {

@@ -22,7 +22,7 @@ type FindArgs struct{}
 // Kind names the job in River's tables.
 func (FindArgs) Kind() string { return "outbox_find" }
 
-// InsertOpts has it run once: the next one comes soon.
+// InsertOpts says that River does not retry the job, because the next job is inserted soon.
 func (FindArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{MaxAttempts: 1} }
 
 // SendArgs are the arguments of the job that sends the ready URLs of a host.

@@ -29,9 +29,9 @@ type Config struct {
 	// GiveUpAfter is how long a URL waits while the service rejects its host as a whole, such as because of the key. Then
 	// Done gets it, with the service's last answer. If zero, 24 hours is used.
 	GiveUpAfter time.Duration
-	// Done is called with each URL that leaves the queue: err is nil if the service has accepted it,
-	// and says why it never will otherwise. If nil, the client's log is all there is. It may be called
-	// from several goroutines at one time.
+	// Done is called with each URL that leaves the queue: err is nil if the service has accepted the URL;
+	// otherwise it says why the URL is not sent again. If nil, the client's log is all there is. It may be
+	// called from several goroutines at one time.
 	Done func(url string, err error)
 }
 
@@ -52,13 +52,13 @@ type Item struct{ URL, Host string }
 type Result struct {
 	Err   error         // nil: it is accepted
 	Again bool          // Err is temporary: the item is sent again
-	After time.Duration // and not before this time has passed
+	After time.Duration // if Again is set: the item is not sent before this time has passed
 	Soon  bool          // if others of the request were accepted, the rest is sent again without a longer backoff
 	// OfHost says that Err concerns the host, such as its key, and not the service. If nothing of the request is accepted, each
 	// further request of the host has one item, until one is accepted.
 	OfHost bool
-	// MayBeItem says that Err may also be about the item. An item that is rejected so, alone, and again after another item of its
-	// host was accepted, is not sent again.
+	// MayBeItem says that Err may also be about the item. An item is given up if it was rejected alone,
+	// then another item of its host was accepted, and then it was rejected alone again.
 	MayBeItem bool
 }
 
@@ -68,7 +68,7 @@ type Stats struct {
 	Rejected int    // the part of Waiting of hosts that the service rejects
 	Accepted uint64 // by the service
 	Failed   uint64 // for good
-	Retried  uint64 // each time
+	Retried  uint64 // how often an item was sent again
 	Err      error  // why an item of the last request is retried; nil if none is
 }
 
@@ -88,10 +88,11 @@ const (
 	maxBackoff = 10 * time.Minute
 )
 
-// A Queue passes URLs on in the background. Each host has one request at a time. What fails for a while is
-// sent again: after 1 second, after twice as long each further time, up to 10 minutes, or when the service
-// says so by Retry-After. A host that the service rejects as a whole is asked with one item at a time, and delays no other
-// host. It is safe for concurrent use by multiple goroutines.
+// A Queue passes URLs on in the background. Each host has one request at a time. What fails for a while
+// is sent again: after 1 second, after twice as long each further time, up to 10 minutes, or when the
+// service says so by Retry-After. If the service rejects all items of a host, the Queue sends one item
+// of that host at a time, and no other host waits for it. It is safe for concurrent use by multiple
+// goroutines.
 type Queue struct {
 	cfg     Config
 	service Service
@@ -312,9 +313,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Shutdown closes the queue, lets Run finish the requests on their way, and sends what waits at once, each
-// host until its first failure. It returns the URLs that are left, which the service may not have: those of
-// hosts that fail, and all that are not accepted before ctx ends, which interrupts the requests.
+// Shutdown closes the queue, lets Run finish the requests on their way, and then sends immediately what
+// still waits; for each host it stops at the first failure. It returns the URLs that are left, which
+// the service may not have: those of hosts that fail, and all that are not accepted before ctx ends,
+// which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed {

@@ -28,14 +28,14 @@ var errRedirects = errors.New("it redirects ten times")
 // A RedirectError is the reason why a file that redirects to another host is not read. Its text does not have the
 // URL, because a server chose that, and it may be internal.
 type RedirectError struct {
-	To *url.URL // of more than 2,048 bytes, only the scheme and the host
+	To *url.URL // if it has more than 2,048 bytes, only its scheme and host
 }
 
 func (*RedirectError) Error() string {
 	return "it redirects to another host, which is not allowed"
 }
 
-// A StatusError is the reason why a file is not read whose server answers with another status than 200.
+// A StatusError is the reason why a file is not read: its server answers with another status than 200.
 type StatusError struct {
 	Status     int
 	RetryAfter time.Duration // how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say

@@ -50,9 +50,10 @@ type Config struct {
 	// Hosts are other hosts whose pages and sitemaps the files may list, and to which they may redirect, such as
 	// "shop.example.com". Name only hosts of the same owner: whoever writes a file could otherwise have pages of others announced.
 	Hosts []string
-	// Open opens a file that is not on the web: a name given to Update that does not begin with https:// or http://. Such a
-	// file has no host, so its pages may be on any host; sitemaps that it lists must be on one of Hosts. If nil, such a name is
-	// an error. Files may come from a program's configuration only, if Open reads any file of the machine.
+	// Open opens a file that is not on the web: a name given to Update that does not begin with https://
+	// or http://. Such a file has no host, so its pages may be on any host; sitemaps that it lists must be
+	// on one of Hosts. If nil, such a name is an error. If Open can read any file of the machine, give
+	// Update only names from the program's configuration, and never from users.
 	Open func(name string) (io.ReadCloser, error)
 	// MaxBytes limits a file, before and after decompression. If zero, 50 MiB is used, the limit
 	// of the protocol. A file is not kept in memory.
@@ -63,20 +64,21 @@ type Config struct {
 	// MaxState limits the State, in bytes of memory. A page takes about 120 bytes beyond its URL.
 	// If zero, 256 MiB is used, which is enough for more than a million pages.
 	MaxState int64
-	// ForCaches escapes the URLs of pages as browsers do, for package updatecache: AMP Caches
-	// compare their bytes. Otherwise they are escaped as package indexnow does. Use another State
-	// then.
+	// ForCaches escapes the URLs of pages as browsers do, for package updatecache: AMP Caches compare
+	// their bytes. If it is false, URLs are escaped as package indexnow does. Use one State for each of
+	// the two.
 	ForCaches bool
-	// FindGone also finds announced pages that are no longer listed, so that engines and caches
-	// learn that they are gone. Each file is then read each time, and listed pages take as much
-	// memory again, up to MaxState. No page is taken to be gone, and the error says why, if a
-	// file of the last Update is not given any more, a file cannot be read to its end, two files are the same after
-	// redirects, an entry is skipped, no page is listed, or too many are gone. Pages that were found gone earlier
-	// stay pending.
+	// FindGone also finds announced pages that are no longer listed, so that engines and caches learn that
+	// they are gone. Each file is then read at each Update, and the list of pages takes up to MaxState
+	// bytes once more. No page is taken to be gone, and the error says why, if a file of the last Update
+	// is not given any more, a file cannot be read to its end, two files are the same after redirects, an
+	// entry is skipped, no page is listed, or too many are gone. Pages that were found gone earlier stay
+	// pending.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
-	// sitemap looks like one from which many pages are gone. Ten always may. If it is not above 0 and at
-	// most 1, 0.1 is used. When you have seen that more are gone, or leave out a file on purpose, use 1 once.
+	// sitemap looks like one from which many pages are gone. Up to ten pages may always be gone. If it is
+	// not above 0 and at most 1, 0.1 is used. When you have seen that more are gone, or leave out a file
+	// on purpose, use 1 once.
 	MaxGone float64
 }
 

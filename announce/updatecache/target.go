@@ -65,7 +65,7 @@ func newTarget(u cacheurl.URL) (target, error) {
 	}
 	if isDocument(u.Type) && cacheurl.GuessType(u.Publisher) != cacheurl.Document {
 		return target{}, &badvalue.Error{Code: badvalue.Conflict, Path: "page", Value: u.Publisher,
-			Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or its type beside it"}
+			Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or a type that says what it is"}
 	}
 	_, query, _ := strings.Cut(built, "?")
 	for param := range strings.SplitSeq(query, "&") {

@@ -19,7 +19,8 @@
 //   - It ensures only that a document is updated within its max-age (of Cache-Control). Without a
 //     flush, Google's cache serves its copy while max-age lasts, 15 seconds at least (1 minute for
 //     images and other files). The first reader after that gets the old copy as well, and makes the
-//     cache fetch the new one. So set a max-age that is as short as an old text may be seen.
+//     cache fetch the new one. So set max-age to the longest time for which readers may see an old
+//     text.
 //   - If the publisher answers with a redirect, the requested URL is flushed, and not the target
 //     of the redirect.
 //   - The key comes from exactly the host in the URL: not from a domain above or below it, and

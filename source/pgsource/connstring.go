@@ -40,10 +40,10 @@ func parseConnString(connString string) (*pgx.ConnConfig, error) {
 	switch {
 	case isURL && at >= 0 && strings.ContainsAny(rest[:at], "@/?#"):
 		return nil, badConnString("has more than a user, a password and an @ before its host",
-			", such as %40 for @ and %2F for /, also behind the host")
+			", such as %40 for @ and %2F for /; escape special characters after the host, too")
 	case hasOtherSetting(connString, conn):
 		return nil, badConnString("has a keyword that is not one of libpq", `, or keywords and values, `+
-			`with a password that has spaces in quotes (password='…'), and other settings of the server as options='-c name=value'`)
+			`with quotes around a password that has spaces (password='…'), and other settings of the server as options='-c name=value'`)
 	}
 	if conn.ConnectTimeout == 0 { // as for libpq, 0 is the same as none
 		conn.ConnectTimeout = defaultConnectTimeout

@@ -17,11 +17,13 @@
 //
 // # Listening is proved
 //
-// A Table is listening once a notification that it sent over another connection, made for it, has come back over the connection
-// that listens. It sends another one every 8 to 12 seconds. If one takes more than half a second to come back, or four in a row
-// cannot be sent, the Table is not listening, and says so. The usual cause is a pooler that does not keep sessions, such as PgBouncer with
-// pool_mode=transaction: it accepts LISTEN, and drops what is notified. Connect to PostgreSQL directly, or use pool_mode=session. Each
-// quarter of a second, the connection also checks that it still has its LISTEN, and that the triggers are there and enabled.
+// A Table makes a second connection, and sends a notification over it. Once that has come back over the
+// connection that listens, the Table is listening. It sends another one every 8 to 12 seconds. If one
+// takes more than half a second to come back, or four in a row cannot be sent, the Table is not
+// listening, and says so. The usual cause is a pooler that does not keep sessions, such as PgBouncer
+// with pool_mode=transaction: it accepts LISTEN, and drops what is notified. Connect to PostgreSQL
+// directly, or use pool_mode=session. Each quarter of a second, the connection also checks that it
+// still has its LISTEN, and that the triggers are there and enabled.
 //
 // # When a connection is lost
 //
@@ -40,23 +42,23 @@
 //
 // # What it costs writers
 //
-// The triggers run once for each statement, and send one message for many rows, of up to
-// 7,500 bytes; after a statement that changes more than 30,000 rows, one message that
-// anything may have changed. An UPDATE that changes neither the domain, the prefix nor
-// whether the row satisfies Condition sends none. PostgreSQL lets transactions that send a
-// notification commit one after another. A transaction that changes publishers cannot use
-// PREPARE TRANSACTION. source/README.md has the measured cost.
+// The triggers run once for each statement, and send one message for many rows, of about 7,500 bytes at
+// most; after a statement that changes more than 30,000 rows, one message that anything may have
+// changed. An UPDATE that changes neither the domain, the prefix nor whether the row satisfies
+// Condition sends none. PostgreSQL commits transactions that send a notification one after another, and
+// never two at a time. A transaction that changes publishers cannot use PREPARE TRANSACTION.
+// source/README.md has the measured cost.
 //
 // The triggers run with the rights of the writer. If Condition uses another table, writers
 // need the right to read that.
 //
 // # What is not reported
 //
-// These are seen when an answer expires: changes of what Condition takes from elsewhere, such
-// as the time or another table; rows that are written to a partition or child table directly;
-// a partition that is attached, detached or dropped; rows that are written by logical
-// replication. Rows that are written with session_replication_role=replica are reported, as the triggers are installed as
-// ENABLE ALWAYS; a tool that enables them again in another way undoes that. After one of these,
+// These are seen when an answer expires: changes of what Condition takes from elsewhere, such as the
+// time or another table; rows that are written to a partition or child table directly; a partition that
+// is attached, detached or dropped; rows that are written by logical replication. Rows that are written
+// with session_replication_role=replica are reported, as the triggers are installed as ENABLE ALWAYS; a
+// tool that enables them again in another way undoes that. After a change that is not reported,
 //
 //	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
 //
@@ -217,9 +219,9 @@ func (s *Table) Close() {
 	_ = s.db.Close() // there is nothing to be done about an error
 }
 
-// Ping makes both lookups once, and checks that the triggers are installed. It also returns
-// an error if the Table is not listening for changes, which is [ErrOtherTriggers] if it also fails
-// lookups. Right after New, it waits for the first connection until ctx is done.
+// Ping makes both lookups once, and checks that the triggers are installed. It also returns an error if
+// the Table is not listening for changes. If lookups fail too, because of other triggers, the error is
+// [ErrOtherTriggers]. Right after New, it waits for the first connection until ctx is done.
 func (s *Table) Ping(ctx context.Context) error {
 	if err := s.Table.Ping(ctx); err != nil {
 		return err
@@ -389,8 +391,8 @@ type echo struct {
 }
 
 // errNoEcho says that notifications are lost or late on their way to the Table.
-var errNoEcho = errors.New("pgsource: notifications do not arrive; most often a pooler such as PgBouncer drops them: want pool_mode=session, or no pooler; " +
-	"one that was sent over another connection did not come back in time; otherwise PostgreSQL is overloaded, or the connection string names two servers that take writes")
+var errNoEcho = errors.New("pgsource: notifications do not arrive: one that was sent over another connection did not come back in time; most often a pooler such as PgBouncer drops them: want pool_mode=session, or no pooler; " +
+	"without a pooler, PostgreSQL is overloaded, or the connection string names two servers that take writes")
 
 // sendEcho sends an echo in the background, over a connection of its own: the connections of the lookups may all be in use, or dead.
 func (s *Table) sendEcho(ctx context.Context) *echo {
@@ -414,7 +416,7 @@ func (e *echo) state(limit time.Duration) (isSent bool, err error) {
 	select {
 	case err := <-e.sent:
 		if err != nil {
-			return false, fmt.Errorf("pgsource: a notification to check that they arrive cannot be sent: %w", err)
+			return false, fmt.Errorf("pgsource: a test notification cannot be sent: %w", err)
 		}
 		e.deadline = time.Now().Add(limit)
 	default:

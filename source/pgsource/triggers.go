@@ -82,9 +82,10 @@ var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.pr
 	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname IN ('` + strings.Join(triggerNames, "', '") + `')`
 
 // ErrOtherTriggers says that the triggers on a table were installed with other columns or another
-// condition than a [Config] has. One of them is wrong: without the condition that they have, a
-// suspended publisher would get in. So lookups fail, and it wraps [source.ErrNoStale].
-var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were installed with other columns or another condition; use the same, or install these, as ampcors source install does; %w", source.ErrNoStale)
+// condition than a [Config] has. Either the triggers or the Config is wrong. If the Config lacks the
+// condition of the triggers, a suspended publisher would get in. So lookups fail, and the error wraps
+// [source.ErrNoStale].
+var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were installed with other columns or another condition; use the columns and the condition of the triggers, or install triggers for yours, with ampcors source install --replace; %w", source.ErrNoStale)
 
 // What is known of the triggers on the table.
 const (
@@ -134,7 +135,7 @@ func (s *Table) checkFit(ctx context.Context) error {
 type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
-	return fmt.Sprintf("pgsource: the table %s does not have the triggers of this table, columns and condition, or they are disabled; until it has, a revoked publisher is allowed until its TTL is over; install them, as ampcors source install does with the same flags", e.table)
+	return fmt.Sprintf("pgsource: the table %s does not have the triggers for these columns and this condition, or they are disabled; as long as that is so, a revoked publisher stays allowed until its TTL is over; install them, as ampcors source install does with the same flags", e.table)
 }
 
 // triggers are those of a table.

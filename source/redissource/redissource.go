@@ -21,15 +21,18 @@
 // connection is lost, changes may be missed. Everything is then looked up again. If
 // that fails, the last answer is used until MaxStale is over.
 //
-// Each quarter of a second, Redis is asked for a key, and whether it reports changes on this connection; in a Cluster,
-// each master is. If it answers with an error, or not within half a second, the Store is not listening, and lookups fail
-// at once, until it answers again: rueidis would let each wait for its retries. The log has a line for each kind of
-// cause, and one when the Store listens again. rueidis closes a connection on which Redis
-// stops answering only after twice Dialer.KeepAlive plus ConnWriteTimeout, 5 seconds by default. A change that
-// Redis could not report in that time is seen then, or after [source.Config].TTL if that is earlier.
+// Each quarter of a second, Redis is asked for a key, and whether it reports changes on this
+// connection; in a Cluster, each master is asked so. If Redis or a master answers with an error, or not
+// within half a second, the Store is not listening, and lookups there fail at once, until it answers
+// again: with rueidis, each lookup would wait for retries. The log has a line for each kind of cause,
+// and one when the Store listens again. rueidis closes a connection on which Redis stops answering only
+// after ConnWriteTimeout and two times Dialer.KeepAlive: 5 seconds by default (3 + 2 × 1). A change
+// that Redis could not report in that time is seen then, or after [source.Config].TTL if that is
+// earlier.
 //
-// Redis reports an expired key when it removes it. If many keys expire, that can be most of
-// a second late. Redis does not report SWAPDB: run FLUSHDB on the other database after it.
+// Redis reports an expired key when it removes it. If many keys expire, that can be most of a second
+// late. Redis does not report SWAPDB: after one, run FLUSHDB on the database that the servers no longer
+// use.
 //
 // # Cluster and Sentinel
 //
@@ -39,13 +42,12 @@
 // are next to those of that node. Lookups and writes go to masters
 // only, as a replica may get a change later than the message about it.
 //
-// Redis replicates after it has answered. If a master dies, its last changes can be lost:
-// a publisher that was removed is allowed again once a replica is promoted. Set
-// Config.Replicas to the number of replicas of each master: Add and Remove then fail if a
-// change has not reached all of them. A master that is cut off from the others goes on
-// answering the servers that still reach it. Once they reach the new master, they see a
-// change that was made there after TTL at the latest. So do not set TTL longer than a
-// revocation may take in this case. Redis's min-replicas-to-write 1 makes such a master
+// Redis replicates after it has answered. If a master dies, its last changes can be lost: a publisher
+// that was removed is allowed again once a replica is promoted. Set Config.Replicas to the number of
+// replicas of each master: Add and Remove then fail if a change has not reached all of them. A master
+// that is cut off from the others goes on answering the servers that still reach it. Once they reach
+// the new master, they see, after TTL at the latest, a change that was made there. So do not set TTL
+// longer than a revocation may take in this case. Redis's min-replicas-to-write 1 makes such a master
 // reject writes, so that none is lost there.
 //
 // # What Redis must keep

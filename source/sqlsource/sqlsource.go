@@ -3,11 +3,11 @@
 //
 // # Schema
 //
-// It needs a table with two columns: the publisher domain as [cacheurl.CanonicalDomain]
-// returns it, and its hash prefix as [cacheurl.HashPrefix] does, with an index on
-// each. The rows found are compared again, byte by byte, and a row that is not canonical is skipped. So a
-// collation that ignores case, accents or trailing spaces lets nobody else in, but with a unique index it keeps two
-// domains out that differ only in these. Use a binary one.
+// It needs a table with two columns: the publisher domain as [cacheurl.CanonicalDomain] returns it, and
+// its hash prefix as [cacheurl.HashPrefix] does, with an index on each. The rows found are compared
+// again, byte by byte, and a row that is not canonical is skipped. So a collation that ignores case,
+// accents or trailing spaces lets nobody else in. But a unique index with such a collation cannot hold
+// two domains that differ only in these. Use a binary collation.
 //
 // In PostgreSQL:
 //
@@ -343,10 +343,10 @@ const (
 	maxProblems = 100 // reported at most
 )
 
-// FillPrefixes fills the prefix column where it is NULL, and returns how many rows it
-// filled. It writes 100 rows in one transaction. It keeps all domains without a prefix in
-// memory while it runs. It can be run again after an error, or at any time. If progress is not
-// nil, it is called after each transaction, with how many of all these domains were seen to.
+// FillPrefixes fills the prefix column where it is NULL, and returns how many rows it filled. It writes
+// 100 rows at a time, each 100 in a transaction. It keeps all domains without a prefix in memory while
+// it runs. It can be run again after an error, or at any time. If progress is not nil, it is called
+// after each transaction, with how many of these domains are done.
 //
 // A domain that is not canonical, such as one in upper case or in Unicode, would never be
 // found. It is skipped, and the error has the domain and what it should be. A row that the

@@ -21,7 +21,7 @@ func newAdvice() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "advice SERVER",
 		Short: "Print what to configure in a server or framework, so that it answers the pages of publishers",
-		Long: "Print what to configure in a server or framework, so that it answers the pages of publishers and of no other site: " +
+		Long: "Print what to configure, so that a server or framework answers the pages of publishers, and of no other site. The server is " +
 			or(probe.Servers()) + ". A publisher has several origins on the default caches, and each must be listed. For patterns, or many publishers, " +
 			"put ampcors in front of the backend.\n\nTest the result with ampcors probe.",
 		Example: "  ampcors advice nginx --publisher www.example.com --publisher www.example.org\n  ampcors advice HAProxy --config config.json",
@@ -30,7 +30,7 @@ func newAdvice() *cobra.Command {
 		},
 		ValidArgs: probe.Servers(),
 	}
-	file := cmd.Flags().String("config", "", "JSON file with the configuration. A note says which of its members a server cannot have")
+	file := cmd.Flags().String("config", "", "JSON file with the configuration; members that this server cannot have are named in notes on standard error")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a domain whose pages are allowed")
 	senders := cmd.Flags().StringSlice("sender", nil, "an error that says what answers AMP for Email requests")
 	_ = cmd.Flags().MarkHidden("sender")
@@ -42,7 +42,7 @@ func newAdvice() *cobra.Command {
 			return fmt.Errorf("there is no advice for %q; want %s", args[0], or(probe.Servers()))
 		}
 		if len(*senders) > 0 {
-			return fmt.Errorf("there is no advice for AMP for Email requests: whose email it is must be compared for each of them. Put ampcors serve-authz in front of the backend, with the configuration {\"email\": {\"senders\": [%q]}}, and test it with ampcors probe --sender", strings.Join(*senders, `", "`))
+			return fmt.Errorf("there is no advice for AMP for Email requests: each names the sender of its email, and that must be compared with the allowed senders. Put ampcors serve-authz in front of the backend, with the configuration {\"email\": {\"senders\": [\"%s\"]}}, and test it with ampcors probe --sender", strings.Join(*senders, `", "`))
 		}
 		cfg, asksDatabase, err := ampcors.Config{Credentialed: true}, false, error(nil)
 		if *file != "" {
@@ -68,7 +68,7 @@ func newAdvice() *cobra.Command {
 		cfg.Publishers = append(cfg.Publishers, *publishers...)
 		switch {
 		case len(cfg.Publishers) == 0 && *file != "":
-			return errors.New("the file lists no publisher, and a server can compare origins of publishers alone: use --publisher, or put ampcors in front of the backend for AMP for Email requests, origins and databases")
+			return errors.New("the file lists no publisher, and a server can only compare origins of publishers: use --publisher. For AMP for Email requests, origins and databases, put ampcors in front of the backend")
 		case len(cfg.Publishers) == 0:
 			return errors.New("there is no publisher; use --publisher or --config")
 		case slices.ContainsFunc(cfg.Publishers, func(p string) bool { return strings.HasPrefix(p, "*.") }):
@@ -102,7 +102,7 @@ func notInAdvice(cfg ampcors.Config, asksDatabase bool, server string) (notes []
 		{cfg.DangerouslyAllowHTTPOwnOrigins, "dangerouslyAllowHTTPOwnOrigins: the advice does not allow origins with http"},
 		{cfg.DangerouslyAllowPublicSuffixWildcards, "dangerouslyAllowPublicSuffixWildcards: the advice has no patterns"},
 		{!cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin && server != "Go",
-			"requests without Origin that may change data, as programs and old browsers send them, are not denied, as ampcors does"},
+			"requests without Origin that may change data (of programs and old browsers) are let through; ampcors would deny them"},
 		{cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin && server == "Go", "dangerouslyAllowUnsafeRequestsWithoutOrigin: the advice denies such requests"},
 		{!cfg.Credentialed && server == "WordPress", "credentialed: WordPress itself sends Access-Control-Allow-Credentials from admin-ajax.php"},
 		{len(cfg.ResponseHeaders) > 0 && server == "WordPress", "responseHeaders: WordPress itself exposes X-WP-Total, X-WP-TotalPages and Link as well"},

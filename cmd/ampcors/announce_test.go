@@ -932,7 +932,7 @@ func TestASitemapThatRedirectsIsSaidWhereTo(t *testing.T) {
 	for _, args := range [][]string{{"submit", "--sitemap"}, {"submit", "--state", filepath.Join(t.TempDir(), "state.json"), "--sitemap"},
 		{"probe", "--sitemap"}} {
 		if code, _, stderr := run(t, "", append(args, "https://www.example.com/sitemap.xml")...); code == exitClean ||
-			!strings.Contains(stderr, "name that host with --allow-host: https://cdn.example/sitemap.xml\n") {
+			!strings.Contains(stderr, "allow its host with --allow-host: https://cdn.example/sitemap.xml\n") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}

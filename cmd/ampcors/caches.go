@@ -34,7 +34,7 @@ type cachesFile string
 
 // addCaches adds the flag --caches.
 func addCaches(cmd *cobra.Command) *cachesFile {
-	file := cmd.Flags().String("caches", "", "file with the AMP Caches, as https://cdn.ampproject.org/caches.json; if empty, Google's and Bing's are used")
+	file := cmd.Flags().String("caches", "", "file with the AMP Caches, in the format of https://cdn.ampproject.org/caches.json; if empty, Google's and Bing's are used")
 	return (*cachesFile)(file)
 }
 
@@ -69,8 +69,8 @@ func newCaches() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "caches",
 		Short: "Print the AMP Caches that are trusted, or compare them with another list",
-		Long: "Print the AMP Caches that are trusted as JSON, for the member cachesFile of a configuration. With --compare, print instead which caches of another list are new, gone or changed. Servers fetch no list: a cache that is trusted can show any page as any publisher's, so a person decides.\n\n" +
-			"Exit codes: 0 the lists are the same, or none is compared, 1 they differ, 2 wrong usage, 3 the other list cannot be fetched now.",
+		Long: "Print, as JSON, the AMP Caches that are trusted. The member cachesFile of a configuration can name a file with this output. With --compare, print instead which caches of another list are new, gone or changed. Servers fetch no list: whoever runs a trusted cache can serve any page as a page of any publisher, so a person must decide whether to trust it.\n\n" +
+			"Exit codes: 0 the lists are the same, or none is compared, 1 they differ, or the other URL has no valid list, 2 wrong usage, 3 the other list cannot be fetched now.",
 		Example: "  ampcors caches >caches.json\n  ampcors caches --compare https://cdn.ampproject.org/caches.json",
 		Args:    noArgs,
 	}

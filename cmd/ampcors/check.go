@@ -25,12 +25,12 @@ func newCheck() *cobra.Command {
 		Short: "Check a configuration file, and show what it allows",
 		Long: "Check a configuration file, or a list of publishers with one on each line, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
 			"With a database, also check that serve-authz with the same flags can look up publishers in it. The exit code is 3 if it cannot.\n\n" +
-			"With - the configuration of Caddy is read, in JSON, from standard input: it says what each ampcors in it allows.",
+			"With - in place of the file, check reads the configuration of Caddy in JSON (caddy adapt) from standard input, and shows what each handler ampcors allows.",
 		Example: "  ampcors check config.json\n  caddy adapt --config Caddyfile | ampcors check -\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
 	}
 	output := addOutput(cmd)
 	hasDatabase := cmd.Flags().Bool("with-database", false,
-		"the server looks up publishers in a database, which is not asked now: the file need not list any")
+		"the server looks up publishers in a database; check does not ask it, and accepts a file that lists no publisher")
 	caches := addCaches(cmd)
 	var d database
 	d.addFlags(cmd)
@@ -107,7 +107,7 @@ func warn(w io.Writer, cfg ampcors.Config) {
 	}
 	for _, p := range cfg.Publishers {
 		if base, isPattern := strings.CutPrefix(p, "*."); isPattern && getsHash("www."+base) {
-			fmt.Fprintf(w, "warning: %q: AMP Caches give names below it a hash prefix, such as www.%s, and a pattern matches no hash: list each of them by itself\n", p, base)
+			fmt.Fprintf(w, "warning: %q: AMP Caches use a hash prefix for names below it, such as for www.%s, and a pattern matches no hash prefix: list each name by itself\n", p, base)
 		}
 	}
 }

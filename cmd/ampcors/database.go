@@ -39,9 +39,9 @@ type database struct {
 func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
 	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
-	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "its column of domains")
+	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "column of --table that has the domains")
 	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix",
-		"its column of hash prefixes; if no AMP Cache is trusted, the column of domains again")
+		"column of --table that has the hash prefixes; if no AMP Cache is trusted, the column of domains again")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }
 
@@ -191,7 +191,7 @@ func (d *database) hinted(err error) error {
 		return fmt.Errorf("%w; --domain-column names the column of domains, here %s, and --prefix-column the column of hash prefixes, here %s. "+
 			"If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s", err, t.DomainColumn, t.PrefixColumn, t.DomainColumn)
 	case "42883": // no such operator
-		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column write active, and not active = 1", err)
+		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column, write \"active\" in place of \"active = 1\"", err)
 	case "42501", "1142", "1143": // no permission
 		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s", err, t.Table)
 	}

@@ -25,7 +25,7 @@ func newExplain() *cobra.Command {
 		Short: "Show step by step why an Origin is allowed or denied",
 		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or both. " +
 			"With a database, publishers in its table are looked up, as serve-authz does.\n\n" +
-			"With --sender, the request of that sender's email is explained: with version 2 of the protocol, and with version 1 at each of the origins given, which are those of mail clients, or of the file's email.clients.\n\n" +
+			"With --sender, the requests of that sender's emails are explained: by version 2 of the protocol, and by version 1 at each mail client's origin that is an argument; without arguments, at each of the file's email.clients.\n\n" +
 			"The exit code is 1 if an Origin or a sender is denied, or an entry of the file is wrong, and 3 if the database cannot say whether one is allowed.",
 		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null\n" +
 			"  ampcors explain --config config.json --sender news@example.com https://mail.google.com\n" +
@@ -86,7 +86,7 @@ func newExplain() *cobra.Command {
 			}
 			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
 				if hint = hashHint(cfg, origin); hasUnfilled() {
-					hint += " In the table, rows have no hash prefix: ampcors source fill, with the same flags, fills it."
+					hint += "  Some rows of the table have no hash prefix: ampcors source fill, with the same flags, adds them."
 				}
 			}
 			if hint == "" && d.address() != "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {

@@ -126,4 +126,4 @@ func withoutWrongEntries(cfg ampcors.Config) (*ampcors.Middleware, ampcors.Confi
 }
 
 // errPartly is wrapped by the error about a file with errors, if what is right in it can be explained.
-var errPartly = errors.New("a server keeps its last good configuration, which this command cannot know: this explains by the entries that are right")
+var errPartly = errors.New("a server keeps its last good configuration, which this command does not know. What follows is explained by the entries of the file that have no error")

@@ -71,18 +71,21 @@ func addPages(cmd *cobra.Command) *pageSource {
 	s := &pageSource{}
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
 	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil,
-		"another host of the same owner whose pages and sitemaps --sitemap may list, and to which it may redirect; the pages of a file may be on any host")
+		"another host of the same owner whose pages and sitemaps --sitemap may list, and to which it may redirect; a sitemap that is a local file may list pages of any host anyway")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
-	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new or has them only recorded; without --all, a first run only records them")
+	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new, or if a first run has recorded the pages without announcing them; without --all, a first run only records them")
 	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
 	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1,
-		"with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; ten always may")
+		"with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; up to ten pages may always be gone")
 	cmd.Flags().Int64Var(&s.maxState, "max-state", 256,
 		"limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
 	return s
 }
 
-const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run. A page that a search engine rejects, while it accepts another one of the same host in the same run, is reported once, listed in the file of --state (member rejected), and tried again when its lastmod changes."
+const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run. "
+
+// rejectedHelp is for search engines; AMP Caches reject no page.
+const rejectedHelp = " If a search engine rejects a page and accepts another one of the same host in that run, the page is reported once, listed in the file of --state (member rejected), and tried again when its lastmod changes."
 
 // pages returns the pages to announce.
 func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
@@ -125,7 +128,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		}{
 			{sitemap.ErrStateFull, "use a larger --max-state"},
 			{sitemap.ErrManyGone, "if they are gone, use --max-gone 1 once"},
-			{sitemap.ErrOtherFiles, "if that is meant, use --max-gone 1 once"},
+			{sitemap.ErrOtherFiles, "if you left the file out on purpose, use --max-gone 1 once"},
 			{sitemap.ErrOtherHost, "if another host is meant, name it with --allow-host"},
 		} {
 			if errors.Is(err, hint.problem) {
@@ -192,7 +195,7 @@ func whereTo(err error) error {
 	case err == nil:
 		return nil
 	case problem != nil && errors.As(problem.Err, &redirect):
-		problem.Err = fmt.Errorf("%w; use the URL there, or name that host with --allow-host: %.300s", redirect, redirect.To.Redacted())
+		problem.Err = fmt.Errorf("%w; give the URL to which it redirects, or allow its host with --allow-host: %.300s", redirect, redirect.To.Redacted())
 	case problem == nil:
 		for problem := range unjoined(err) {
 			if problem != err {

@@ -25,7 +25,7 @@ func newPrefix() *cobra.Command {
 	}
 	output := addOutput(cmd)
 	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which some caches use")
-	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and which do")
+	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and the names of the implementations that give it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return answer(cmd, args, *output, func(domain string) (any, error) {
 			switch {
@@ -163,7 +163,7 @@ func candidatesOf(cmd *cobra.Command, args []string, among, config string) (doma
 		return domains, config, nil
 	case among == "-":
 		if len(args) == 0 {
-			return nil, "", errors.New("--among - reads standard input, so the prefixes are arguments")
+			return nil, "", errors.New("--among - reads the domains from standard input, so the prefixes must be arguments")
 		}
 		domains, err = stdinLines(cmd)
 		return domains, "standard input", err

@@ -65,7 +65,7 @@ the documents and of their endpoints, those of --endpoint, --list and --sitemap,
 Between its requests, it repeats one that is known to be answered. If the backend limits requests
 or changes its answers, the report says what was not tested, and never counts it as fine.
 
-Exit codes: 0 no finding at or above --fail-on (medium by default) that is not known, 1 such findings, 2 wrong usage,
+Exit codes: 0 no finding counts, 1 a finding counts: it is not known, and at or above --fail-on (medium by default), 2 wrong usage,
 3 something could not be tested because of an error, or nothing was tested, or with --require-all
 anything was not tested.`,
 		Example: `  ampcors probe https://www.example.com/article
@@ -80,8 +80,8 @@ anything was not tested.`,
 	flags.StringVar(&f.failOn, "fail-on", string(probe.Medium),
 		"the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
 	flags.StringSliceVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
-	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json): its findings, for the same or fewer origins, do not lead to exit code 1")
-	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested, because of its method or because only the browser knows its URL")
+	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json); a finding that is in it does not lead to exit code 1, unless it now shows at further origins")
+	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested for any reason, such as its method, or a URL that only the browser knows")
 	flags.StringVar(&f.pages, "pages", "", `file with URLs of AMP documents, one on each line; "-" is standard input`)
 	flags.StringVar(&f.sitemap, "sitemap", "", "file or URL of a sitemap whose pages are AMP documents")
 	flags.StringArrayVar(&f.endpoints, "endpoint", nil, "URL to test; may be given several times")
@@ -89,10 +89,10 @@ anything was not tested.`,
 	flags.StringVar(&f.method, "method", http.MethodGet, "method of --endpoint and --list")
 	flags.StringVar(&f.contentType, "content-type", "", "Content-Type of the body")
 	flags.StringVar(&f.body, "body", "", "body of the request")
-	flags.BoolVar(&f.credentials, "credentials", false, "the page sends --endpoint and --list with the reader's cookies")
+	flags.BoolVar(&f.credentials, "credentials", false, "pages call the endpoints of --endpoint and --list with the reader's cookies")
 	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of each document")
 	flags.StringSliceVar(&f.senders, "sender", nil, "address of a sender whose AMP emails must work: with --endpoint, --list and documents that are AMP emails")
-	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which version 1 must work; by default https://mail.google.com")
+	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which emails must work with version 1 of the protocol; by default https://mail.google.com")
 	flags.StringArrayVarP(&f.header, "header", "H", nil,
 		`header of each request to a host of a document or endpoint, such as "Authorization: Bearer …"; it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
@@ -106,12 +106,12 @@ anything was not tested.`,
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
 	flags.Float64Var(&f.rate, "rate", probe.DefaultRate, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
-	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0, 5 minutes, or thrice what --rate needs")
+	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0: 5 minutes, or three times as long as the requests take at --rate, if that is longer")
 	flags.Int64Var(&f.maxAnswer, "max-answer", 1, "largest answer or document that is read, in MiB")
-	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "endpoints of a document that are tested")
+	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "test at most this many endpoints of a document")
 	f.caches = addCaches(cmd)
 	f.noCaches = addNoCaches(cmd)
-	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send nothing but the requests of the documents")
+	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send only the requests that fetch the documents")
 	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+or(probe.Servers()))
 	complete(cmd, "output", outputs)
 	complete(cmd, "fail-on", failOns)

@@ -76,7 +76,7 @@ func writeTable(w io.Writer, report *probe.Report, c console, advice string) err
 	}
 	for i, u := range report.Untested {
 		if i == maxUntested {
-			line(fmt.Sprintf("not tested: %d more, which are in the format json", len(report.Untested)-i))
+			line(fmt.Sprintf("not tested: %d more; -o json lists them", len(report.Untested)-i))
 			break
 		}
 		line("not tested: " + u.Endpoint + ": " + reasonOf(u))
@@ -249,9 +249,9 @@ func headlineOfPages(report *probe.Report) string {
 	case hostile == 0:
 		text += " Whether other sites are denied was not tested."
 	case allowed == 0 && hostileUnknown == 0:
-		text += " No other page could read with the reader's cookies."
+		text += "  No other page could read answers with the reader's cookies."
 	case allowed == 0:
-		text += fmt.Sprintf(" No other page could read with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"),
+		text += fmt.Sprintf("  No other page could read answers with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"),
 			hostileUnknown)
 	default:
 		text += fmt.Sprintf(" %d of %d requests of other pages were allowed.", allowed, hostile)

@@ -48,14 +48,14 @@ func newServeAuthz() *cobra.Command {
 		Short: "Answer a proxy that asks whether requests may go on",
 		Long: "Answer nginx (auth_request) or Envoy (ext_authz over HTTP), which ask whether a request may go on, " +
 			"and with which response headers. So backends that are not in Go get the decisions of ampcors.\n\n" +
-			"The file is one that ampcors check accepts. It is read again when it changes, and on SIGHUP, and so is the file of --caches. " +
+			"The file is a JSON configuration; test it with ampcors check. It is read again when it changes, and on SIGHUP, and so is the file of --caches. " +
 			"With a database, publishers in its table are allowed too; the file's member source says how long answers are remembered.",
 		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
 		Args:    noArgs,
 	}
 	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
 	config := cmd.Flags().String("config", "", "JSON file with the configuration")
-	metricsAt := cmd.Flags().String("metrics", "", "address of /metrics, for Prometheus, of /healthz and /readyz, and with a database of /forget, such as 127.0.0.1:9001; if empty, there are none")
+	metricsAt := cmd.Flags().String("metrics", "", "address of a second server, such as 127.0.0.1:9001, with /metrics for Prometheus, /healthz, /readyz and, if there is a database, /forget; if empty, there is none")
 	logFormat := cmd.Flags().String("log-format", "text", "text or json: one object on each line")
 	caches := addCaches(cmd)
 	complete(cmd, "proxy", []string{"nginx", "envoy"})
@@ -95,7 +95,7 @@ func newServeAuthz() *cobra.Command {
 		defer signal.Stop(reload)
 		file := configfile.File{Path: *config, CachesFile: string(*caches), Set: func(cfg *ampcors.Config) {
 			if cfg.Source = publishers; cfg.ReportOnly && proxy == authz.NGINX {
-				log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's CORS headers and sends it no preflight: pages that need these break")
+				log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's own CORS headers, and passes no preflight on to the backend: pages that need these headers, or the backend's answers to preflights, stop working")
 			}
 		}}
 		mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})

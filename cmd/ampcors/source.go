@@ -43,7 +43,7 @@ func newSourceInstall() *cobra.Command {
 		Use:   "install",
 		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it and on the domains; " +
-			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. What is there already is not touched, so the command can run again: " +
+			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. Columns, indexes and prefixes that are there are not touched; triggers of an earlier version, and an index that is not valid, are replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
 			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
 			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
@@ -53,7 +53,7 @@ func newSourceInstall() *cobra.Command {
 	d.addFlags(cmd)
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
-	replace := cmd.Flags().Bool("replace", false, "replace triggers for other columns or another --condition; servers that have these then fail")
+	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns or another --condition; lookups then fail on servers that still use the old ones")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *replace && d.isMySQL() {
 			return errors.New("--replace is about triggers, which MySQL and MariaDB do not get; remove it")
@@ -282,7 +282,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	installed, err := triggers.IsInstalled(p.ctx)
 	switch {
 	case errors.Is(err, pgsource.ErrOtherTriggers) && !replace:
-		return nil, exitError{exitFindings, fmt.Errorf("the table %s has triggers for other columns or another condition, and servers that have these would fail: use the same flags as before, or --replace", table)}
+		return nil, exitError{exitFindings, fmt.Errorf("the table %s has triggers for other columns or another condition. Lookups of servers that use those would fail if the triggers were replaced: use the flags of those servers, or --replace", table)}
 	case err != nil && !errors.Is(err, pgsource.ErrOtherTriggers), err == nil && installed:
 		return statements, err
 	}
@@ -294,7 +294,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	if hasEarlier, err := p.hasRow(fmt.Sprintf("SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('%s') AND tgname LIKE 'ampcors%%'", table)); err != nil {
 		return nil, err
 	} else if hasEarlier {
-		what += ", in place of earlier ones (all servers must write --table and its columns as here)"
+		what += ", which replace earlier ones (all servers must be started with exactly this --table and these columns)"
 	}
 	add(what, "%s", install)
 	return statements, nil
@@ -417,7 +417,7 @@ func (p preparation) check(prefix string, onlyFilled bool) (rows int, err error)
 			err = fmt.Errorf("it is not canonical; want %q", canonical)
 		}
 		if err == nil && prefix.Valid && want != prefix.String {
-			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL and fill", prefix.String, want)
+			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL, and then ampcors source fill", prefix.String, want)
 		}
 		if err != nil {
 			if wrong++; wrong <= 10 {

@@ -20,7 +20,7 @@ func newSubmit() *cobra.Command {
 		Use:   "submit [URL ...]",
 		Short: "Tell search engines about changed pages with IndexNow",
 		Long: "Tell search engines about changed pages with IndexNow. Set INDEXNOW_KEY to the key, or use --keys.\n\n" + exitHelp +
-			"\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp,
+			"\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." + pagesHelp + rejectedHelp,
 		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
 			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
 	}

@@ -205,7 +205,7 @@ func (r *result) check(t *testing.T) {
 // The rows of the README's tables.
 
 var floodHead = []string{
-	"| invented origins a second | Source | lookups a second | known publishers answered 503 | first requests of new publishers answered 503 | new publishers served within 15 s | at the median after |",
+	"| invented origins a second | Source | lookups a second | known publishers answered 503 | first requests of new publishers answered 503 | new publishers served within 15 s | median time until they are |",
 	"| --- | --- | --- | --- | --- | --- | --- |",
 }
 

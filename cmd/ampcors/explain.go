@@ -86,7 +86,7 @@ func newExplain() *cobra.Command {
 			}
 			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
 				if hint = hashHint(cfg, origin); hasUnfilled() {
-					hint += "  Some rows of the table have no hash prefix: ampcors source fill, with the same flags, adds them."
+					hint += " Some rows of the table have no hash prefix: ampcors source fill, with the same flags, adds them."
 				}
 			}
 			if hint == "" && d.address() != "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {

@@ -282,10 +282,14 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		}
 		urls = append(urls, lines...)
 	}
+	answer := probe.AnswerJSON // what AMP's components read
+	if *f.noCaches {
+		answer = probe.AnswerAny
+	}
 	for _, u := range urls {
 		cfg.Endpoints = append(cfg.Endpoints, probe.Endpoint{
 			URL: u, Component: "endpoint", Method: strings.ToUpper(f.method), ContentType: f.contentType, Body: f.body,
-			Credentials: f.credentials, Answer: probe.AnswerJSON,
+			Credentials: f.credentials, Answer: answer,
 		})
 	}
 	if len(cfg.Documents) == 0 && len(cfg.FoundDocuments) == 0 && len(cfg.Emails) == 0 && len(cfg.Endpoints) == 0 {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/probe"
 )
 
@@ -428,6 +429,22 @@ func TestJUnitObeysFailOn(t *testing.T) {
 		}
 		if got := strings.Count(b.String(), "<failure"); got != want || !strings.Contains(b.String(), "a title") {
 			t.Errorf("--fail-on %s: %d failures; want %d\n%s", failOn, got, want, &b)
+		}
+	}
+}
+
+// Without AMP there is no component that reads JSON: an endpoint that answers with text is fine.
+func TestWithoutCachesAnEndpointMayAnswerWithText(t *testing.T) {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"shop.example"}, Caches: []cacheurl.Cache{}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "text") })))
+	defer server.Close()
+	for flag, want := range map[string]int{"--no-caches": exitClean, "--credentials": exitFindings} {
+		code, stdout, stderr := run(t, "", "probe", "--rate", "0", "--endpoint", server.URL, "--publisher", "shop.example", "--credentials", flag)
+		if code != want {
+			t.Errorf("%s: exit code %d\n%s%s", flag, code, stdout, stderr)
 		}
 	}
 }

@@ -249,9 +249,9 @@ func headlineOfPages(report *probe.Report) string {
 	case hostile == 0:
 		text += " Whether other sites are denied was not tested."
 	case allowed == 0 && hostileUnknown == 0:
-		text += "  No other page could read answers with the reader's cookies."
+		text += " No other page could read answers with the reader's cookies."
 	case allowed == 0:
-		text += fmt.Sprintf("  No other page could read answers with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"),
+		text += fmt.Sprintf(" No other page could read answers with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"),
 			hostileUnknown)
 	default:
 		text += fmt.Sprintf(" %d of %d requests of other pages were allowed.", allowed, hostile)

@@ -82,10 +82,10 @@ func TestSourceInstallAndFill(t *testing.T) {
 			source(exitClean, "install", "--create")
 
 			// One that a CMS has.
-			exec("CREATE TABLE sites (id int, host varchar(253), active int)")
-			exec("INSERT INTO sites VALUES (1, 'www.example.com', 1), (2, 'Upper.example', 1), (3, 'off.example', 0)")
+			exec("CREATE TABLE sites (id int, host varchar(253), active bool)")
+			exec("INSERT INTO sites VALUES (1, 'www.example.com', true), (2, 'Upper.example', true), (3, 'off.example', false)")
 			on := func(table []string, args ...string) []string { return append(args, table...) }
-			sites := []string{"--table", "sites", "--domain-column", "host", "--condition", "active = 1"}
+			sites := []string{"--table", "sites", "--domain-column", "host", "--condition", "active IS TRUE"}
 			if _, stderr := source(exitUntested, "install", "--table", "sites"); !strings.Contains(stderr, "no column domain; it has id, host, active") {
 				t.Error(stderr)
 			}
@@ -114,7 +114,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if out != "3 rows, 1 of them without a hash prefix\n" {
 				t.Error(out)
 			}
-			exec("INSERT INTO sites (id, host, active, hash_prefix) VALUES (4, 'wrong.example', 0, 'zzz'), (5, 'UPPER.example', 0, 'zzz')")
+			exec("INSERT INTO sites (id, host, active, hash_prefix) VALUES (4, 'wrong.example', false, 'zzz'), (5, 'UPPER.example', false, 'zzz')")
 			if _, stderr := source(exitFindings, on(sites, "fill", "--dry-run")...); !strings.Contains(stderr, `"wrong.example" in sites: its hash prefix is "zzz"`) {
 				t.Error(stderr)
 			}
@@ -129,7 +129,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 			}
 			exec("UPDATE sites SET hash_prefix = NULL WHERE id = 2")
 			if _, out, stderr := run(t, "", append([]string{"check", emptyConfig(t), "--database", url}, sites...)...); !strings.Contains(out,
-				"; 1 row has no hash prefix, so that") {
+				"; 1 row has no hash prefix, and no origin with a hash prefix finds it: ampcors source fill") {
 				t.Errorf("%s%s", out, stderr)
 			}
 			if _, out, _ := run(t, "", append([]string{"explain", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "--database", url},
@@ -226,7 +226,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 				if code := <-wrong.code; code != exitUntested || !strings.Contains(wrong.log.String(), "another condition") {
 					t.Errorf("without the condition: exit code %d\n%s", code, wrong.log)
 				}
-				source(exitClean, "install", "--replace", "--table", "sites", "--domain-column", "host", "--condition", "active = 2")
+				source(exitClean, "install", "--replace", "--table", "sites", "--domain-column", "host", "--condition", "NOT active")
 				source(exitClean, on(sites, "install", "--replace")...)
 				exec("DROP INDEX ampcors_sites_host")
 				exec("CREATE INDEX CONCURRENTLY ampcors_sites_host ON sites (host)")

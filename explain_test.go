@@ -147,7 +147,7 @@ func TestEachReasonIsExplained(t *testing.T) {
 		{ampcors.ReasonSameOrigin, "POST", "/", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, "request",
 			"Sec-Fetch-Site: same-origin", "own host"},
 		{ampcors.ReasonSameOrigin, "POST", "/", []string{"AMP-Same-Origin: true"}, "origin", "none", "AMP-Same-Origin is true"},
-		{ampcors.ReasonNoOrigin, "GET", "/", nil, "origin", "none", "So this is none"},
+		{ampcors.ReasonNoOrigin, "GET", "/", nil, "origin", "none", "This request has no Origin"},
 		{ampcors.ReasonMalformed, "GET", "/", []string{"Origin: https://www.example.com/"}, "cache", "www.example.com/", "As a host name"},
 		{ampcors.ReasonMalformed, "GET", "/", []string{"Origin: a", "Origin: b"}, "origin", "a, b", "exactly one"},
 		{ampcors.ReasonNull, "GET", "/", []string{"Origin: null"}, "scheme", "null", "Sandboxed"},

@@ -56,8 +56,7 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// https://www.example.com/article?id=7 google v amp_js_v=0.1
-	// ampcors: cacheURL "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix
-	// "www-example-com", which is not one of the prefixes of "evil.example"; want the prefix of the host in the path
+	// ampcors: cacheURL "https://www-example-com.cdn.ampproject.org/c/s/evil.example/article" has the domain prefix "www-example-com", which is not one of the prefixes of "evil.example"; want the prefix of the host in the path
 }
 
 func ExampleDomainPrefix() {

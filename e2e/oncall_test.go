@@ -202,7 +202,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 				o.ask("GET", other)
 			},
 			"GET " + page, "response: 200 " + other, "ampcors probe --endpoint URL --publisher DOMAIN", `cached-wrong-origin`},
-		{"a file with a time of its own", nil,
+		{"a file whose modification time is wrong, because of a wrong clock or a backup", nil,
 			func(o *onCall) {
 				o.write(o.list+".restored", "www.example.com\nwww.example.net\n")
 				old := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) // by a wrong clock, or restored from a backup

@@ -35,8 +35,8 @@ func main() {
 }
 
 func handler(db *sql.DB) (http.Handler, error) {
-	table, err := sqlsource.New(db, sqlsource.Config{Table: "customers", DomainColumn: "domain",
-		PrefixColumn: "domain"}) // without AMP Caches, no hash prefix is looked up
+	// Without AMP Caches, no hash prefix is looked up.
+	table, err := sqlsource.New(db, sqlsource.Config{Table: "customers", DomainColumn: "domain", PrefixColumn: "domain"})
 	if err != nil {
 		return nil, err
 	}

@@ -5,24 +5,26 @@
 package main
 
 import (
-	"image/color"
+	"fmt"
 	"log"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 )
 
-var (
-	libraries = []string{"ampcors", "jub0bs", "rs", "chi"} // in the order of the legend
-	names     = map[string]string{"ampcors": "ampcors", "jub0bs": "jub0bs/cors", "rs": "rs/cors", "chi": "go-chi/cors"}
+// libraries are drawn in this order: ours is last, and so above the others.
+var libraries = []struct{ key, name, class string }{
+	{"chi", "go-chi/cors", "other"}, {"rs", "rs/cors", "other"}, {"jub0bs", "jub0bs/cors", "other"}, {"ampcors", "ampcors", "ours"},
+}
+
+// The picture, and the part of it that has the lines, in pixels.
+const (
+	width, height            = 720, 400
+	left, right, top, bottom = 80, 590, 30, 340
 )
 
 func main() {
@@ -31,34 +33,69 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
-	p := plot.New()
-	p.X.Label.Text, p.Y.Label.Text = "publishers", "time of an allowed request"
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = ticks(1, 100, 1e4, 1e6), ticks(1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-	p.Y.Min, p.Y.Max = 1e-7, 2e-3
-	p.BackgroundColor = color.White // it is also read on dark pages
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Add(plotter.NewGrid())
-	for i, library := range libraries {
-		var points plotter.XYs
-		for publishers, samples := range times[library] {
-			slices.Sort(samples)
-			points = append(points, plotter.XY{X: publishers, Y: samples[len(samples)/2]})
-		}
-		slices.SortFunc(points, func(a, b plotter.XY) int { return int(a.X - b.X) })
-		line, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
-			log.Fatalf("%s: %v", library, err)
-		}
-		line.Color, dots.Color = plotutil.Color(i), plotutil.Color(i)
-		line.Width, dots.Shape = vg.Points(1.5), plotutil.Shape(i)
-		p.Add(line, dots)
-		p.Legend.Add(names[library], line, dots)
-	}
-	if err := p.Save(14*vg.Centimeter, 8*vg.Centimeter, os.Args[2]); err != nil {
+	if err := os.WriteFile(os.Args[2], []byte(draw(times)), 0o644); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// x and y return where a number of publishers, and a time in seconds, are drawn. Both axes are logarithmic.
+func x(publishers float64) float64 { return left + math.Log10(publishers)/6*(right-left) }
+func y(seconds float64) float64    { return bottom - (math.Log10(seconds)+7)/4.3*(bottom-top) }
+
+// draw returns the picture. It has a ground of its own, because a page can be light where the system is dark.
+func draw(times map[string]map[float64][]float64) string {
+	var b strings.Builder
+	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" font-size="13">`, width, height)
+	add(`<title>The time of an allowed request against the number of publishers</title>`)
+	add(`<style>
+.ground { fill: #ffffff } text { fill: #1f2328 } .grid { stroke: #d1d9e0 }
+.line { fill: none; stroke-width: 1.5 } .other { stroke: #818b98 } .ours { stroke: #0969da; stroke-width: 4 } .name { font-weight: 600 }
+@media (prefers-color-scheme: dark) {
+.ground { fill: #0d1117 } text { fill: #f0f6fc } .grid { stroke: #3d444d } .other { stroke: #9198a1 } .ours { stroke: #4493f8 }
+}
+</style>`)
+	add(`<rect class="ground" width="%d" height="%d" rx="8"/>`, width, height)
+	for _, mark := range []struct {
+		value float64
+		label string
+	}{{1, "1"}, {100, "100"}, {1e4, "10,000"}, {1e6, "1,000,000"}} {
+		add(`<path class="grid" d="M%.1f %dV%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x(mark.value), top, bottom, x(mark.value), bottom+20, mark.label)
+	}
+	for _, mark := range []struct {
+		value float64
+		label string
+	}{{1e-7, "100 ns"}, {1e-6, "1 µs"}, {1e-5, "10 µs"}, {1e-4, "100 µs"}, {1e-3, "1 ms"}} {
+		add(`<path class="grid" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(mark.value), right, left-8, y(mark.value)+4, mark.label)
+	}
+	add(`<text x="%d" y="%d" text-anchor="middle">publishers</text><text x="12" y="18">time of an allowed request</text>`, (left+right)/2, bottom+44)
+	labelled := math.Inf(1) // where the last label is
+	for _, library := range libraries {
+		points := make(map[float64]float64)
+		var numbers []float64
+		for publishers, samples := range times[library.key] {
+			slices.Sort(samples)
+			points[publishers] = samples[len(samples)/2]
+			numbers = append(numbers, publishers)
+		}
+		slices.Sort(numbers)
+		path, last := "M", 0.0
+		for _, n := range numbers {
+			path += fmt.Sprintf(" %.1f %.1f", x(n), y(points[n]))
+			last = points[n]
+		}
+		class, at := "", y(last)
+		if library.class == "ours" {
+			class = ` class="name"`
+		}
+		if math.Abs(at-labelled) < 16 {
+			at = labelled + 16
+		}
+		labelled = at
+		add(`<path class="line %s" d="%s"/><text%s x="%d" y="%.1f">%s</text>`, library.class, path, class, right+10, at+4, library.name)
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
 }
 
 // read returns the times of the benchmark Serial/case=allowed in seconds, by library and number of publishers.
@@ -95,14 +132,4 @@ func read(name string) (map[string]map[float64][]float64, error) {
 		times[library][publishers] = append(times[library][publishers], seconds)
 	}
 	return times, nil
-}
-
-// ticks returns a Ticker with a label at each of the values.
-func ticks(values ...float64) plot.ConstantTicks {
-	labels := map[float64]string{1e-7: "100 ns", 1e-6: "1 µs", 1e-5: "10 µs", 1e-4: "100 µs", 1e-3: "1 ms", 1: "1", 100: "100", 1e4: "10,000", 1e6: "1,000,000"}
-	var marks plot.ConstantTicks
-	for _, v := range values {
-		marks = append(marks, plot.Tick{Value: v, Label: labels[v]})
-	}
-	return marks
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
-// An allowlist holds the publishers that are allowed. After it is built, only its LRU
-// changes, and that never changes an answer.
+// An allowlist holds the publishers that are allowed. After it is built, only its LRU changes, and that never
+// changes an answer.
 type allowlist struct {
 	names    *nameTable                              // exact publishers; punycode, recent and hashes hold indices into it
 	punycode map[string]uint32                       // by prefix, if that begins "xn--"
@@ -27,8 +27,8 @@ type allowlist struct {
 	patterns map[string]struct{}                     // what follows "*."
 }
 
-// A hashEntry is the start of a publisher's SHA-256, and the publisher's index in names. It
-// takes 16 bytes; with the whole hash it would take 36.
+// A hashEntry is the start of a publisher's SHA-256, and the publisher's index in names. It takes 16 bytes;
+// with the whole hash it would take 36.
 type hashEntry struct {
 	start uint64
 	index uint32
@@ -36,15 +36,14 @@ type hashEntry struct {
 
 func hashStart(sum *[sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:]) }
 
-// recentPrefixes is how many prefixes an LRU remembers. A hash prefix that is not in it costs one
-// SHA-256 more. An entry takes up to 400 bytes, so all take at most 1.6 MiB.
+// recentPrefixes is how many prefixes an LRU remembers. A hash prefix that is not in it costs one SHA-256 more.
+// An entry takes up to 400 bytes, so all take at most 1.6 MiB.
 const recentPrefixes = 4096
 
-// newAllowlist builds an allowlist of domains and bases of patterns that are in the
-// form that domains.Parse returns. All hashes are computed here, so that a request computes at most
-// one, unless two names share the first 64 bits.
-// The prefixes that begin "xn--" are also computed here, because to decode one takes
-// several times as long as to look it up. Ambiguous ones are left out, so that they are checked.
+// newAllowlist builds an allowlist of domains and bases of patterns that are in the form that domains.Parse
+// returns. All hashes are computed here, so that a request computes at most one, unless two names share the
+// first 64 bits. The prefixes that begin "xn--" are also computed here, because to decode one takes several
+// times as long as to look it up. Ambiguous ones are left out, so that they are checked.
 //
 // The first hash prefixes are put into the LRU, so that they are found by a map from the start.
 func newAllowlist(names *nameTable, patterns map[string]struct{}, recentHashes int) *allowlist {
@@ -88,8 +87,8 @@ func (a *allowlist) publishers() (all []string) {
 	return all
 }
 
-// findByKey finds the exactly listed publisher of a claim that is not checked yet. It finds nearly
-// every listed publisher, and never another one.
+// findByKey finds the exactly listed publisher of a claim that is not checked yet. It finds nearly every listed
+// publisher, and never another one.
 func (a *allowlist) findByKey(cl *claim) (name string, ok bool) {
 	switch cl.kind {
 	case kindHash:
@@ -100,8 +99,8 @@ func (a *allowlist) findByKey(cl *claim) (name string, ok bool) {
 	return a.findDomain(cl.key())
 }
 
-// findDecoded finds, for a checked claim, what findByKey did not find: by a hash prefix that is not in
-// the LRU, or by a prefix that newAllowlist did not compute.
+// findDecoded finds, for a checked claim, what findByKey did not find: by a hash prefix that is not in the LRU,
+// or by a prefix that newAllowlist did not compute.
 func (a *allowlist) findDecoded(cl *claim) (name string, ok bool) {
 	switch cl.kind {
 	case kindHash:
@@ -120,8 +119,8 @@ func (a *allowlist) findDomain(domain string) (name string, ok bool) {
 	return "", false
 }
 
-// findPunycode finds an exactly listed publisher by the prefix that DomainPrefix returns for
-// it, if that begins "xn--".
+// findPunycode finds an exactly listed publisher by the prefix that DomainPrefix returns for it, if that begins
+// "xn--".
 func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
 	if i, ok := a.punycode[prefix]; ok {
 		return a.names.name(i), true
@@ -152,20 +151,20 @@ func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
 		return "", false
 	}
 	copy(key[:], prefix)
-	// Peek takes only the read lock. Entries are then evicted in the order in which they
-	// were added, which is good enough because a missing entry costs little.
+	// Peek takes only the read lock. Entries are then evicted in the order in which they were added, which is good
+	// enough because a missing entry costs little.
 	if i, ok := a.recent.Peek(key); ok {
 		return a.names.name(i), true
 	}
 	return "", false
 }
 
-// findHash finds an exactly listed publisher by a hash prefix and the SHA-256 that it spells,
-// and adds it to the LRU.
+// findHash finds an exactly listed publisher by a hash prefix and the SHA-256 that it spells, and adds it to
+// the LRU.
 //
-// The LRU only saves a computation. An evicted prefix is found again by a binary search in
-// the sorted hashes and, unless two names share the first 64 bits, one SHA-256. An unknown
-// hash prefix is never stored, so that invented ones evict nothing.
+// The LRU only saves a computation. An evicted prefix is found again by a binary search in the sorted hashes
+// and, unless two names share the first 64 bits, one SHA-256. An unknown hash prefix is never stored, so that
+// invented ones evict nothing.
 func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string, ok bool) {
 	start := hashStart(sum)
 	at, _ := slices.BinarySearchFunc(a.hashes, start, func(e hashEntry, start uint64) int {
@@ -183,28 +182,27 @@ func (a *allowlist) findHash(prefix string, sum *[sha256.Size]byte) (name string
 
 // A nameTable holds distinct names in the order in which they were added, and finds them.
 //
-// A map and a slice of strings take three times as much memory (104 bytes for each publisher
-// beyond its name, hashes included, where this takes 36). They also have pointers for each
-// name, which the garbage collector follows while a server with millions of publishers
-// answers requests.
+// A map and a slice of strings take three times as much memory (104 bytes for each publisher beyond its name,
+// hashes included, where this takes 36). They also have pointers for each name, which the garbage collector
+// follows while a server with millions of publishers answers requests.
 type nameTable struct {
 	texts []string // each holds namesInText names, one after another; the last may hold fewer
 	ends  []uint16 // where each name ends in its text
 	seed  maphash.Seed
 
-	// slots is a hash table with open addressing and linear probing. A slot has 32 bits of a
-	// name's hash, and its index plus one; 0 if it is free. At most two thirds are in use.
+	// slots is a hash table with open addressing and linear probing. A slot has 32 bits of a name's hash, and its
+	// index plus one; 0 if it is free. At most two thirds are in use.
 	slots []uint64
 
 	last []byte // the text that is not full yet; nil after built
 }
 
-// yieldEvery is the number of publishers after which other goroutines may run. Compiling
-// millions of publishers takes seconds, and requests should not wait for it.
+// yieldEvery is the number of publishers after which other goroutines may run. Compiling millions of publishers
+// takes seconds, and requests should not wait for it.
 const yieldEvery = 256
 
-// namesInText is the number of names in one text. A program that keeps a single name keeps
-// the whole text in memory: 64 names take at most 16 KiB.
+// namesInText is the number of names in one text. A program that keeps a single name keeps the whole text in
+// memory: 64 names take at most 16 KiB.
 const namesInText = 64
 
 // newNameTable returns a table with room for n names.
@@ -218,8 +216,8 @@ func newNameTable(n int) *nameTable {
 	return l
 }
 
-// add adds a name, and reports whether it is new in the table. The caller must not add more
-// names than newNameTable made room for.
+// add adds a name, and reports whether it is new in the table. The caller must not add more names than
+// newNameTable made room for.
 func (t *nameTable) add(name string) bool {
 	at, _, found := t.slot(name)
 	if found {

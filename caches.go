@@ -17,8 +17,8 @@ type hosts struct {
 	reserved []reservedHost
 }
 
-// A reservedHost is a domain whose hosts, itself and all below it, cannot be publishers,
-// because anybody's page or ad can be there.
+// A reservedHost is a domain whose hosts, itself and all below it, cannot be publishers, because anybody's page
+// or ad can be there.
 type reservedHost struct {
 	domain  string
 	isCache bool // false for third-party frames
@@ -30,8 +30,8 @@ type cacheHost struct {
 	counter    int // index into the counts of a tally
 }
 
-// newHosts returns the hosts of trusted caches. The reserved hosts are the domains and the
-// third-party frame domains of the trusted caches and of all caches in the registry.
+// newHosts returns the hosts of trusted caches. The reserved hosts are the domains and the third-party frame
+// domains of the trusted caches and of all caches in the registry.
 func newHosts(trusted []cacheurl.Cache) hosts {
 	var h hosts
 	for _, c := range trusted {
@@ -62,8 +62,8 @@ func (h *hosts) isReserved(host string) bool {
 	return reserved
 }
 
-// split cuts the domain of a trusted AMP Cache off the host of an origin, and returns the
-// domain prefix: "" for the bare cache domain. It returns any other host unchanged.
+// split cuts the domain of a trusted AMP Cache off the host of an origin, and returns the domain prefix: "" for
+// the bare cache domain. It returns any other host unchanged.
 func (h *hosts) split(host string) (name string, cache *cacheHost) {
 	for i := range h.caches {
 		if c := &h.caches[i]; domains.IsOrIsBelow(host, c.domain) {

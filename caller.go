@@ -13,8 +13,8 @@ const (
 	ampEmailSender = "amp-email-sender"
 )
 
-// A caller is what a request says about its sender and its purpose. Only this file reads the
-// parts of a request on which the decision depends.
+// A caller is what a request says about its sender and its purpose. Only this file reads the parts of a request
+// on which the decision depends.
 type caller struct {
 	request     *http.Request // nil for an Origin value by itself
 	origin      string        // "" unless there is exactly one line
@@ -53,19 +53,17 @@ func (c *caller) isSafe() bool {
 	return false
 }
 
-// isSameOrigin reports whether the browser says that the request comes from the API host's
-// own page. Scripts cannot set Sec-Fetch-Site. A program can, but it has no reader's
-// cookies.
+// isSameOrigin reports whether the browser says that the request comes from the API host's own page. Scripts
+// cannot set Sec-Fetch-Site. A program can, but it has no reader's cookies.
 // https://w3c.github.io/webappsec-fetch-metadata/#sec-fetch-site-header
 func (c *caller) isSameOrigin() bool {
 	return c.request != nil && hasLine(c.request.Header, "Sec-Fetch-Site", "same-origin")
 }
 
-// hasAMPSameOrigin reports whether the request has AMP-Same-Origin: true, and no
-// Sec-Fetch-Site other than same-origin. AMP marks unsafe requests within an origin with
-// this header. It is a custom header: no other site can send it without a preflight. The
-// caller must check that there is no Origin: with an Origin, a cache's page could have sent
-// it, too.
+// hasAMPSameOrigin reports whether the request has AMP-Same-Origin: true, and no Sec-Fetch-Site other than
+// same-origin. AMP marks unsafe requests within an origin with this header. It is a custom header: no other
+// site can send it without a preflight. The caller must check that there is no Origin: with an Origin, a
+// cache's page could have sent it, too.
 func (c *caller) hasAMPSameOrigin() bool {
 	_, hasSite := c.request.Header["Sec-Fetch-Site"]
 	return hasLine(c.request.Header, "Amp-Same-Origin", "true") && (!hasSite || c.isSameOrigin())
@@ -85,14 +83,13 @@ func (c *caller) senders() []string {
 	return c.request.Header["Amp-Email-Sender"]
 }
 
-// sourceOrigin returns the query's __amp_source_origin, and whether it is a sender's
-// address, as in version 1 of AMP for Email. A website sends an origin there, which has no
-// "@". If there are several, or one cannot be decoded, it returns "" and true, because a
-// handler might still read a sender there. No sender has the address "", so the request is
-// denied.
+// sourceOrigin returns the query's __amp_source_origin, and whether it is a sender's address, as in version 1
+// of AMP for Email. A website sends an origin there, which has no "@". If there are several, or one cannot be
+// decoded, it returns "" and true, because a handler might still read a sender there. No sender has the address
+// "", so the request is denied.
 //
-// A plus sign is not decoded to a space, which forms do: an address has no space, and a
-// client that does not escape "@" may not escape "+" either.
+// A plus sign is not decoded to a space, which forms do: an address has no space, and a client that does not
+// escape "@" may not escape "+" either.
 func (c *caller) sourceOrigin() (value string, isAddress bool) {
 	const param = "__amp_source_origin"
 	if c.request == nil || c.request.URL == nil {

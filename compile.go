@@ -10,8 +10,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// A policy is a compiled Config. Only what it remembers changes: the LRU of the allowlist, and
-// decoded. Each request is decided by one policy.
+// A policy is a compiled Config. Only what it remembers changes: the LRU of the allowlist, and decoded. Each
+// request is decided by one policy.
 type policy struct {
 	cfg                   Config // without its Publishers
 	numPublishers         int

@@ -9,131 +9,118 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// Config lists the callers that are allowed, and what they may do. Its zero value allows
-// nothing and is an error: there is no "allow all". [New] and [Middleware.Reconfigure]
-// check the whole Config and report every problem at once, each as a *[badvalue.Error].
+// Config lists the callers that are allowed, and what they may do. Its zero value allows nothing and is an
+// error: there is no "allow all". [New] and [Middleware.Reconfigure] check the whole Config and report every
+// problem at once, each as a *[badvalue.Error].
 //
-// Nothing is trimmed, ignored or corrected: a value is either used as the field's comment
-// says, or it is an error.
+// Nothing is trimmed, ignored or corrected: a value is either used as the field's comment says, or it is an
+// error.
 //
 // The JSON names are those of package configfile.
 type Config struct {
 	_ [0]func() // so that fields must be named, and a Config is never compared
 
-	// Publishers are the domains whose AMP pages may call, from any of the Caches
-	// and from the domain itself (its own origin). Each is
+	// Publishers are the domains whose AMP pages may call, from any of the Caches and from the domain itself (its
+	// own origin). Each is
 	//
-	//   - one domain: "www.example.com", "bücher.example", "xn--bcher-kva.example".
-	//     Case does not matter, and the last two are the same;
-	//   - or a pattern: "*.example.com" matches every domain below example.com, at any
-	//     depth, but not example.com itself. The part after "*." may be a single label.
+	//   - one domain: "www.example.com", "bücher.example", "xn--bcher-kva.example". Case does not matter, and the
+	//     last two are the same;
+	//   - or a pattern: "*.example.com" matches every domain below example.com, at any depth, but not example.com
+	//     itself. The part after "*." may be a single label.
 	//
-	// Schemes, ports, paths, IP addresses, trailing dots, single labels, labels that begin
-	// or end with a hyphen, and "*" in any other place are prohibited. A pattern over a
-	// public suffix, such as "*.com" or "*.github.io", allows everybody who can register a
-	// name there. It is prohibited unless DangerouslyAllowPublicSuffixWildcards is set,
-	// even without Credentialed: a simple POST has cookies in any case. The Public Suffix
-	// List does not show that a domain such as "amazonaws.com" has suffixes below it: use a
-	// pattern only if all subdomains are yours. A pattern that matches a host of an AMP
-	// Cache or of its third-party frames is also prohibited, because anybody's page can be
-	// there.
+	// Schemes, ports, paths, IP addresses, trailing dots, single labels, labels that begin or end with a hyphen,
+	// and "*" in any other place are prohibited. A pattern over a public suffix, such as "*.com" or "*.github.io",
+	// allows everybody who can register a name there. It is prohibited unless
+	// DangerouslyAllowPublicSuffixWildcards is set, even without Credentialed: a simple POST has cookies in any
+	// case. The Public Suffix List does not show that a domain such as "amazonaws.com" has suffixes below it: use
+	// a pattern only if all subdomains are yours. A pattern that matches a host of an AMP Cache or of its
+	// third-party frames is also prohibited, because anybody's page can be there.
 	//
-	// A pattern does not match a cache origin with a hash prefix, because a hash prefix
-	// cannot be reversed: list such a domain by itself, too. Long names always get a hash
-	// prefix. Some caches also use one for names with an underscore, or with "--" at positions
-	// 3 and 4 of any label.
+	// A pattern does not match a cache origin with a hash prefix, because a hash prefix cannot be reversed: list
+	// such a domain by itself, too. Long names always get a hash prefix. Some caches also use one for names with
+	// an underscore, or with "--" at positions 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust. If missing, Google's and Bing's are trusted. If empty but not nil, no cache is
-	// trusted: use this for platforms whose customers' pages call one API without AMP. Do not list a former cache: whoever
-	// owns its domain can serve
-	// any page under any publisher's prefix.
+	// Caches are the AMP Caches to trust. If missing, Google's and Bing's are trusted. If empty but not nil, no
+	// cache is trusted: use this for platforms whose customers' pages call one API without AMP. Do not list a
+	// former cache: whoever owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
-	// Origins are further origins that may call, compared byte by byte, such as
-	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme (http or
-	// https), a host in lower-case ASCII, and a port only if it is not the scheme's
-	// default. "null", "*", anything after the host and port, such as a slash, the bare
+	// Origins are further origins that may call, compared byte by byte, such as "https://playground.amp.dev" or
+	// "http://localhost:8080". They have a scheme (http or https), a host in lower-case ASCII, and a port only if
+	// it is not the scheme's default. "null", "*", anything after the host and port, such as a slash, the bare
 	// domains of AMP Caches, and more than 267 bytes are prohibited.
 	Origins []string `json:"origins,omitempty"`
 
-	// Email allows AMP for Email requests, with or without publishers. If zero, none is
-	// allowed.
+	// Email allows AMP for Email requests, with or without publishers. If zero, none is allowed.
 	Email Email `json:"email,omitzero"`
 
-	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with
-	// cookies. Browsers send cookies with a simple POST, such as a form, without it too. The list
-	// Publishers decides whether such a POST reaches the handler.
+	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with cookies.
+	// Browsers send cookies with a simple POST, such as a form, without it too. The list Publishers decides
+	// whether such a POST reaches the handler.
 	Credentialed bool `json:"credentialed,omitempty"`
 
-	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such as
-	// "PUT". Case matters, as in HTTP: standard methods are in upper case. "*" and the
-	// methods that the Fetch standard forbids (CONNECT, TRACE and TRACK) are prohibited.
+	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such as "PUT". Case matters, as in
+	// HTTP: standard methods are in upper case. "*" and the methods that the Fetch standard forbids (CONNECT,
+	// TRACE and TRACK) are prohibited.
 	Methods []string `json:"methods,omitempty"`
 
-	// RequestHeaders are those that a preflight may ask for beyond Content-Type. Upper and lower case do
-	// not matter. Prohibited: "*"; names that browsers never ask for because scripts cannot set them;
-	// AMP-Same-Origin, which is granted only to own origins; and AMP-Email-Sender, which is for mail
-	// clients.
+	// RequestHeaders are those that a preflight may ask for beyond Content-Type. Upper and lower case do not
+	// matter. Prohibited: "*"; names that browsers never ask for because scripts cannot set them; AMP-Same-Origin,
+	// which is granted only to own origins; and AMP-Email-Sender, which is for mail clients.
 	RequestHeaders []string `json:"requestHeaders,omitempty"`
 
-	// ResponseHeaders are those that the page's script may read beyond the ones that CORS
-	// always exposes. If missing, AMP-Redirect-To is exposed, which amp-form needs; an empty
-	// list exposes none. "*", Set-Cookie and Set-Cookie2 are prohibited.
+	// ResponseHeaders are those that the page's script may read beyond the ones that CORS always exposes. If
+	// missing, AMP-Redirect-To is exposed, which amp-form needs; an empty list exposes none. "*", Set-Cookie and
+	// Set-Cookie2 are prohibited.
 	ResponseHeaders []string `json:"responseHeaders,omitzero"`
 
-	// MaxAge is how long a browser may remember a preflight: whole seconds, at most 24
-	// hours, which is Firefox's limit (Chromium's is 2 hours). If zero, no
-	// Access-Control-Max-Age is sent, and browsers use 5 seconds.
+	// MaxAge is how long a browser may remember a preflight: whole seconds, at most 24 hours, which is Firefox's
+	// limit (Chromium's is 2 hours). If zero, no Access-Control-Max-Age is sent, and browsers use 5 seconds.
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
-	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on
-	// to the handler, and no CORS header is added or removed. Use it for a trial run in
-	// front of the middleware that protects the handler today: Observe and Stats show what
-	// would have happened. Allowed requests, preflights too, are answered as always, so
-	// Credentialed, Methods and the headers must be those of that middleware. While
-	// ReportOnly is set, this package stops no forged request.
+	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler, and no
+	// CORS header is added or removed. Use it for a trial run in front of the middleware that protects the handler
+	// today: Observe and Stats show what would have happened. Allowed requests, preflights too, are answered as
+	// always, so Credentialed, Methods and the headers must be those of that middleware. While ReportOnly is set,
+	// this package stops no forged request.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
-	// Denied answers a denied request. It gets the decision, and must write the status:
-	// Decision.StatusCode returns 403, or 503 if the Source could not answer. Vary,
-	// Cache-Control: no-store and, with 503, Retry-After are already set. If nil, the
-	// answer is the reason in one line.
+	// Denied answers a denied request. It gets the decision, and must write the status: Decision.StatusCode
+	// returns 403, or 503 if the Source could not answer. Vary, Cache-Control: no-store and, with 503, Retry-After
+	// are already set. If nil, the answer is the reason in one line.
 	Denied func(http.ResponseWriter, *http.Request, Decision) `json:"-"`
 
-	// Observe is called with the decision on each request that Handle, Wrap or
-	// WrapDecision gets, before anything is written. It must be safe for concurrent use by
-	// multiple goroutines. The strings in the Decision are valid at least as long as the
-	// request.
+	// Observe is called with the decision on each request that Handle, Wrap or WrapDecision gets, before anything
+	// is written. It must be safe for concurrent use by multiple goroutines. The strings in the Decision are valid
+	// at least as long as the request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// Source knows further publishers, such as those in a database. The program makes it, closes it, and can
-	// give it to several Middlewares. It is asked about publisher domains and hash prefixes that Publishers
-	// does not cover, after the origin has been read and checked. It is also asked about values in Origins,
-	// because they may be a publisher's. It is not asked about the API host's own pages. If it fails, a
-	// request is answered with status 503 and Retry-After, unless the publisher was confirmed
-	// within source.Config.MaxStale.
+	// Source knows further publishers, such as those in a database. The program makes it, closes it, and can give
+	// it to several Middlewares. It is asked about publisher domains and hash prefixes that Publishers does not
+	// cover, after the origin has been read and checked. It is also asked about values in Origins, because they
+	// may be a publisher's. It is not asked about the API host's own pages. If it fails, a request is answered
+	// with status 503 and Retry-After, unless the publisher was confirmed within source.Config.MaxStale.
 	Source *source.Source `json:"-"`
 
-	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode,
-	// although AMP's implementations give the same prefix to another host. The owner of that
-	// host can then call in the publisher's name from its pages on an AMP Cache. Set it only if
-	// you own each such host, or know that nobody can register it. Warnings lists them.
+	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's
+	// implementations give the same prefix to another host. The owner of that host can then call in the
+	// publisher's name from its pages on an AMP Cache. Set it only if you own each such host, or know that nobody
+	// can register it. Warnings lists them.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
-	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on
-	// the network between a reader and such a page can then call in its name. Without it,
-	// the copy of an http page on an AMP Cache is still accepted, because its cache origin is
-	// that of the https page.
+	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a reader
+	// and such a page can then call in its name. Without it, the copy of an http page on an AMP Cache is still
+	// accepted, because its cache origin is that of the https page.
 	DangerouslyAllowHTTPOwnOrigins bool `json:"dangerouslyAllowHTTPOwnOrigins,omitempty"`
 
-	// DangerouslyAllowPublicSuffixWildcards allows a pattern over a whole public suffix. It
-	// is for platforms that own the suffix and want to allow all of their customers.
+	// DangerouslyAllowPublicSuffixWildcards allows a pattern over a whole public suffix. It is for platforms that
+	// own the suffix and want to allow all of their customers.
 	DangerouslyAllowPublicSuffixWildcards bool `json:"dangerouslyAllowPublicSuffixWildcards,omitempty"`
 
-	// DangerouslyAllowUnsafeRequestsWithoutOrigin allows requests with a method other than
-	// GET, HEAD or OPTIONS that have no Origin and no AMP-Same-Origin. Programs send such
-	// requests. An old browser may also send them, and any site can make it do so.
+	// DangerouslyAllowUnsafeRequestsWithoutOrigin allows requests with a method other than GET, HEAD or OPTIONS
+	// that have no Origin and no AMP-Same-Origin. Programs send such requests. An old browser may also send them,
+	// and any site can make it do so.
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool `json:"dangerouslyAllowUnsafeRequestsWithoutOrigin,omitempty"`
 }
 

@@ -23,13 +23,13 @@ func (a *asked) check(p *policy, c *caller, isOwnOrigin bool) {
 	a.checkHeaders(p, c.requestHeaders(), isOwnOrigin)
 }
 
-// checkHeaders checks the lines of Access-Control-Request-Headers. Proxies rewrite that list, so that
-// it may have several lines, spaces, empty elements and any case. It may have at most twice the bytes of a
-// list of all allowed names, plus the bytes of AMP-Same-Origin: see compile.
+// checkHeaders checks the lines of Access-Control-Request-Headers. Proxies rewrite that list, so that it may
+// have several lines, spaces, empty elements and any case. It may have at most twice the bytes of a list of all
+// allowed names, plus the bytes of AMP-Same-Origin: see compile.
 //
-// AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such
-// as from the apex to www, the preflight asks for the header. A cache's page must never get
-// it: it could then claim to be a page of the API's own origin.
+// AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such as from the apex to
+// www, the preflight asks for the header. A cache's page must never get it: it could then claim to be a page of
+// the API's own origin.
 func (a *asked) checkHeaders(p *policy, lines []string, isOwnOrigin bool) {
 	left := p.maxRequestHeaderBytes
 	for _, line := range lines {
@@ -91,8 +91,8 @@ func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity, a *asked)
 // isOwn reports whether an Origin is an allowed publisher's own.
 func isOwn(cl *claim, id *identity) bool { return id.match.isPublisher() && cl.cache == nil }
 
-// decideWithoutOrigin decides on a request that has no Origin. Browsers send Origin with
-// every cross-origin request that is unsafe or whose response a script can read.
+// decideWithoutOrigin decides on a request that has no Origin. Browsers send Origin with every cross-origin
+// request that is unsafe or whose response a script can read.
 func (p *policy) decideWithoutOrigin(c *caller) Reason {
 	switch {
 	case c.isSafe():
@@ -105,8 +105,8 @@ func (p *policy) decideWithoutOrigin(c *caller) Reason {
 	return ReasonNoOriginUnsafe
 }
 
-// denial returns why the claim of an unknown caller is denied. identity.find has checked the claim, if it may name a
-// publisher.
+// denial returns why the claim of an unknown caller is denied. identity.find has checked the claim, if it may
+// name a publisher.
 func (p *policy) denial(cl *claim) Reason {
 	switch {
 	case cl.kind == kindMalformed:

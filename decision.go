@@ -11,42 +11,40 @@ import (
 	"github.com/ampcors/ampcors/source/driver"
 )
 
-// A Decision reports whether a request, or an origin, is allowed, and why. Origin, EmailSender
-// and Publisher may share memory with the request or with the list of publishers: clone
-// them to keep them after the request.
+// A Decision reports whether a request, or an origin, is allowed, and why. Origin, EmailSender and Publisher
+// may share memory with the request or with the list of publishers: clone them to keep them after the request.
 type Decision struct {
 	Allowed bool
 	Reason  Reason
 	Origin  string // as the request had it, unverified and of any length; "" if it had none, or several
 
-	// Publisher is the allowed publisher whose page the Origin names, in lower-case ASCII,
-	// even if its preflight is denied. It is "" for any other request.
+	// Publisher is the allowed publisher whose page the Origin names, in lower-case ASCII, even if its preflight
+	// is denied. It is "" for any other request.
 	Publisher string
 
-	// ClaimedPublisher is the publisher domain that a denied cache origin names, if that
-	// publisher is not allowed or the Source could not answer. Any caller can claim any
-	// domain: do not count by it.
+	// ClaimedPublisher is the publisher domain that a denied cache origin names, if that publisher is not allowed
+	// or the Source could not answer. Any caller can claim any domain: do not count by it.
 	ClaimedPublisher string
 
 	CacheID string // the ID of the AMP Cache to which the origin belongs; "" if none, and for ReasonSameOrigin and ReasonExtraOrigin
 
-	// EmailSender is the sender that an AMP for Email request names; "" for any other
-	// request, and without [Config].Email. It is as the request has it: the domain may be in upper case.
-	// It is unverified and of any length unless the request is allowed.
+	// EmailSender is the sender that an AMP for Email request names; "" for any other request, and without
+	// [Config].Email. It is as the request has it: the domain may be in upper case. It is unverified and of any
+	// length unless the request is allowed.
 	EmailSender string
 
 	// Stale is set if Config.Source failed now, but confirmed the publisher within MaxStale.
 	Stale bool
 
-	// SourceErr is why Config.Source gave no answer: an error such as [source.ErrTimeout], the
-	// Source's own error wrapped, or the cause for which the request was canceled. It is nil
-	// unless Stale is set or the Reason is ReasonSourceUnavailable.
+	// SourceErr is why Config.Source gave no answer: an error such as [source.ErrTimeout], the Source's own error
+	// wrapped, or the cause for which the request was canceled. It is nil unless Stale is set or the Reason is
+	// ReasonSourceUnavailable.
 	SourceErr error
 }
 
-// StatusCode returns the status of the response to a denied request: 503 if the Source
-// could not answer, otherwise 403. It returns 204 for an allowed request. That is the
-// status of a preflight; for other requests, the handler chooses the status.
+// StatusCode returns the status of the response to a denied request: 503 if the Source could not answer,
+// otherwise 403. It returns 204 for an allowed request. That is the status of a preflight; for other requests,
+// the handler chooses the status.
 func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
 // IsFor reports whether the request may act for one publisher, such as the tenant that a path names, where several are allowed: it is from a page
@@ -64,9 +62,8 @@ func (d Decision) IsFor(publisher string) bool {
 	return d.Publisher == publisher
 }
 
-// LogValue returns what is worth logging, for package log/slog. What the caller sent is
-// truncated to 300 bytes and "...", and control characters in it are escaped. The Source's error is one
-// line of at most 200 bytes.
+// LogValue returns what is worth logging, for package log/slog. What the caller sent is truncated to 300 bytes
+// and "...", and control characters in it are escaped. The Source's error is one line of at most 200 bytes.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed), slog.String("reason", d.Reason.String())}
 	add := func(key, value string) {
@@ -106,13 +103,11 @@ func printable(s string, most int) string {
 	return b.String()
 }
 
-// A Reason explains why a request is allowed or denied. There are few, so that requests can be
-// counted by them. Their strings never change, but reasons may be added: store the string,
-// and not the number.
+// A Reason explains why a request is allowed or denied. There are few, so that requests can be counted by them.
+// Their strings never change, but reasons may be added: store the string, and not the number.
 type Reason uint8
 
-// The reasons for which a request is allowed. Responses with the first four have a
-// website's CORS headers.
+// The reasons for which a request is allowed. Responses with the first four have a website's CORS headers.
 const (
 	ReasonOwnOrigin       Reason = iota + 1 // own_origin: an allowed publisher's own page
 	ReasonCacheOrigin                       // cache_origin: an AMP Cache's origin whose prefix reverses to an allowed publisher
@@ -170,8 +165,7 @@ var reasons = [numReasons]string{
 	ReasonSourceUnavailable:     "source_unavailable",
 }
 
-// Allowed reports whether requests with this reason are allowed. It is false for the zero
-// Reason.
+// Allowed reports whether requests with this reason are allowed. It is false for the zero Reason.
 func (r Reason) Allowed() bool { return 0 < r && r <= ReasonNoOrigin }
 
 // statusCode returns the status of a response that the handler does not write.
@@ -185,8 +179,8 @@ func (r Reason) statusCode() int {
 	return http.StatusForbidden
 }
 
-// String returns the reason as one word of a-z, 0-9 and underscores, such as
-// "publisher_not_allowed". It never changes.
+// String returns the reason as one word of a-z, 0-9 and underscores, such as "publisher_not_allowed". It never
+// changes.
 func (r Reason) String() string {
 	if r < numReasons {
 		return reasons[r]
@@ -194,6 +188,6 @@ func (r Reason) String() string {
 	return reasons[0]
 }
 
-// MarshalText returns the result of String, so that in JSON, Stats.Requests is an object with a member
-// for each reason.
+// MarshalText returns the result of String, so that in JSON, Stats.Requests is an object with a member for each
+// reason.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

@@ -10,55 +10,50 @@ import (
 	"github.com/ampcors/ampcors/internal/domains"
 )
 
-// Email lists the AMP emails that may call. An email is not a page at an origin: the mail
-// client, in Gmail's case a proxy, makes the request and names the email's sender, which
-// it has authenticated. There are two ways to do this, and both are accepted:
+// Email lists the AMP emails that may call. An email is not a page at an origin: the mail client, in Gmail's
+// case a proxy, makes the request and names the email's sender, which it has authenticated. There are two ways
+// to do this, and both are accepted:
 //
 //   - Version 2: the header AMP-Email-Sender has the sender's address, and the client wants it back in
-//     AMP-Email-Allow-Sender. AMP-Email-Sender outranks everything else, Origin included. No page of
-//     another origin can send it, because no preflight is granted for it.
-//   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin
-//     is the mail client's, and the query has the address in __amp_source_origin. The
-//     client wants both back, in Access-Control-Allow-Origin and
-//     AMP-Access-Control-Allow-Source-Origin. AMP's document accepts any Origin; ampcors accepts only those in Clients,
-//     and otherwise ignores the query parameter.
+//     AMP-Email-Allow-Sender. AMP-Email-Sender outranks everything else, Origin included. No page of another
+//     origin can send it, because no preflight is granted for it.
+//   - Version 1, which is deprecated but is what Gmail's documentation asks for: Origin is the mail client's,
+//     and the query has the address in __amp_source_origin. The client wants both back, in
+//     Access-Control-Allow-Origin and AMP-Access-Control-Allow-Source-Origin. AMP's document accepts any
+//     Origin; ampcors accepts only those in Clients, and otherwise ignores the query parameter.
 //
-// Requests of websites are allowed or denied as if Email were zero. There are two differences. Their
-// Vary also has AMP-Email-Sender, so that a shared cache does not give a page's response to an email.
-// And a denied request from the origin of a mail client has ReasonNoEmailSender.
+// Requests of websites are allowed or denied as if Email were zero. There are two differences. Their Vary also
+// has AMP-Email-Sender, so that a shared cache does not give a page's response to an email. And a denied
+// request from the origin of a mail client has ReasonNoEmailSender.
 //
-// Responses to emails never have Access-Control-Allow-Credentials, and expose no header except the one
-// that version 1 needs. Like Origin, the sender is a claim that any program can make: what an email may
-// read must not be secret, unless its URL has a token. A page at the API's own origin can make that
-// claim, too.
+// Responses to emails never have Access-Control-Allow-Credentials, and expose no header except the one that
+// version 1 needs. Like Origin, the sender is a claim that any program can make: what an email may read must
+// not be secret, unless its URL has a token. A page at the API's own origin can make that claim, too.
 //
 // Sources: CORS in AMP for Email,
-// https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and
-// Gmail's security requirements, https://developers.google.com/gmail/ampemail/security-requirements
+// https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and Gmail's security
+// requirements, https://developers.google.com/gmail/ampemail/security-requirements
 type Email struct {
-	// Senders are the addresses whose emails may call: "news@example.com", or
-	// "*@example.com" for everybody at example.com, but not at its subdomains. All addresses
-	// at such a domain must be yours: at "gmail.com" anybody can have one. Domains of large
-	// mail providers are prohibited after "*@" unless DangerouslyAllowMailProviderWildcards
-	// is set. Not all providers are known here. An empty list turns Email off.
+	// Senders are the addresses whose emails may call: "news@example.com", or "*@example.com" for everybody at
+	// example.com, but not at its subdomains. All addresses at such a domain must be yours: at "gmail.com" anybody
+	// can have one. Domains of large mail providers are prohibited after "*@" unless
+	// DangerouslyAllowMailProviderWildcards is set. Not all providers are known here. An empty list turns Email
+	// off.
 	//
-	// Domains are compared in lower-case ASCII; they may be written in Unicode here.
-	// The part before the "@" is compared byte by byte, as in RFC 5321 section 2.4: list
-	// each spelling that is sent. It may have ASCII letters, digits, single dots inside,
-	// and the punctuation of RFC 5322 section 3.2.3 except "*". A quoted name is
-	// prohibited, as in "\"a b\"@example.com". It has at most 64 bytes, and the whole
-	// address at most 254.
+	// Domains are compared in lower-case ASCII; they may be written in Unicode here. The part before the "@" is
+	// compared byte by byte, as in RFC 5321 section 2.4: list each spelling that is sent. It may have ASCII
+	// letters, digits, single dots inside, and the punctuation of RFC 5322 section 3.2.3 except "*". A quoted name
+	// is prohibited, as in "\"a b\"@example.com". It has at most 64 bytes, and the whole address at most 254.
 	Senders []string `json:"senders,omitempty"`
 
-	// Clients are the origins of mail clients to trust with version 1, in the form of
-	// Config.Origins. If missing, "https://mail.google.com" is used. An empty list allows
-	// version 2 alone. A page at such an origin can also call in any sender's name. If the
-	// origin is also allowed for a website, a request is an AMP for Email request if
-	// __amp_source_origin has an "@". Hosts of AMP Caches are prohibited.
+	// Clients are the origins of mail clients to trust with version 1, in the form of Config.Origins. If missing,
+	// "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can also
+	// call in any sender's name. If the origin is also allowed for a website, a request is an AMP for Email
+	// request if __amp_source_origin has an "@". Hosts of AMP Caches are prohibited.
 	Clients []string `json:"clients,omitzero"`
 
-	// DangerouslyAllowMailProviderWildcards allows senders such as "*@gmail.com", and so the
-	// emails of everybody who has an address at that provider.
+	// DangerouslyAllowMailProviderWildcards allows senders such as "*@gmail.com", and so the emails of everybody
+	// who has an address at that provider.
 	DangerouslyAllowMailProviderWildcards bool `json:"dangerouslyAllowMailProviderWildcards,omitempty"`
 }
 
@@ -97,8 +92,7 @@ type sender struct {
 	isMailClient bool // a website's request, from the origin of a mail client
 }
 
-// identify finds the sender of an AMP for Email request, by the steps of "Implementing
-// CORS" in AMP's document.
+// identify finds the sender of an AMP for Email request, by the steps of "Implementing CORS" in AMP's document.
 func (e *emailPolicy) identify(c *caller) (s sender) {
 	// 1. Version 2. Not even Origin is read.
 	switch senders := c.senders(); len(senders) {
@@ -127,8 +121,7 @@ func (e *emailPolicy) identify(c *caller) (s sender) {
 
 const wantAddress = `an address such as "news@example.com", or "*@example.com"`
 
-// parseSender returns one of Email.Senders with its domain in lower-case ASCII, or what
-// is wrong with it.
+// parseSender returns one of Email.Senders with its domain in lower-case ASCII, or what is wrong with it.
 func parseSender(value string) (address string, p *domains.Problem) {
 	at := strings.LastIndexByte(value, '@')
 	if at < 0 {
@@ -151,8 +144,8 @@ func parseSender(value string) (address string, p *domains.Problem) {
 	return local + "@" + domain, nil
 }
 
-// atext is that of RFC 5322 section 3.2.3 without "*". A response repeats the sender, and
-// "*" there would allow everybody.
+// atext is that of RFC 5322 section 3.2.3 without "*". A response repeats the sender, and "*" there would allow
+// everybody.
 const atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'+-/=?^_`{|}~"
 
 // isLocalPart reports whether s can be before the "@": atoms, separated by single dots.
@@ -187,8 +180,8 @@ func (e *emailPolicy) decide(address string) Reason {
 	return ReasonEmailSenderNotAllowed
 }
 
-// isMailProvider reports whether domain belongs to a mail provider at which anybody can get
-// an address. The list has large providers, and cannot be complete.
+// isMailProvider reports whether domain belongs to a mail provider at which anybody can get an address. The
+// list has large providers, and cannot be complete.
 func isMailProvider(domain string) bool {
 	if _, ok := mailProviders[domain]; ok {
 		return true

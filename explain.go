@@ -25,14 +25,14 @@ type Step struct {
 	Detail string // what that means, in a sentence
 }
 
-// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same code, and
-// shows how. It is for diagnostic pages and support, not for each request.
+// Explain decides on an Origin value as [Middleware.CheckOrigin] does, by the same code, and shows how. It is
+// for diagnostic pages and support, not for each request.
 func (m *Middleware) Explain(origin string) Explanation {
 	return m.explain(verdict{caller: caller{origin: origin, origins: 1}}, nil)
 }
 
-// ExplainRequest decides on a request as [Middleware.Check] does, by the same code, and shows how: also
-// on a preflight, on a request of an email or of the API host's own page, and on one without Origin.
+// ExplainRequest decides on a request as [Middleware.Check] does, by the same code, and shows how: also on a
+// preflight, on a request of an email or of the API host's own page, and on one without Origin.
 func (m *Middleware) ExplainRequest(r *http.Request) Explanation {
 	return m.explain(verdict{}, r)
 }

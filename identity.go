@@ -14,8 +14,7 @@ type identity struct {
 	err   error  // why the Source could not answer
 }
 
-// A match is the rule that the caller matched. The order matters: isPublisher and isAllowed
-// are ranges.
+// A match is the rule that the caller matched. The order matters: isPublisher and isAllowed are ranges.
 type match uint8
 
 const (
@@ -47,10 +46,9 @@ func (id *identity) find(p *policy, c *caller, cl *claim) {
 	}
 }
 
-// findPublisher finds the claim's publisher. The order is for speed: nearly all requests are
-// from publishers that step 1 or 2 finds. These need no check of the claim, because a name that
-// is listed or remembered passed all checks before. Only a checked claim may match a pattern, or
-// reach the Source.
+// findPublisher finds the claim's publisher. The order is for speed: nearly all requests are from publishers
+// that step 1 or 2 finds. These need no check of the claim, because a name that is listed or remembered passed
+// all checks before. Only a checked claim may match a pattern, or reach the Source.
 func (id *identity) findPublisher(p *policy, c *caller, cl *claim) {
 	var ok bool
 
@@ -98,8 +96,8 @@ func (id *identity) findPublisher(p *policy, c *caller, cl *claim) {
 	}
 }
 
-// findRemembered finds a publisher that the Source confirmed before. The claim is not checked
-// yet: a name that is remembered passed all checks when it was asked for.
+// findRemembered finds a publisher that the Source confirmed before. The claim is not checked yet: a name that
+// is remembered passed all checks when it was asked for.
 func (id *identity) findRemembered(p *policy, publishers *source.Source, cl *claim) bool {
 	var name string
 	var ok bool
@@ -131,8 +129,8 @@ func (id *identity) ask(p *policy, publishers *source.Source, c *caller, cl *cla
 	}
 }
 
-// set records the Source's answer, unless it names a reserved host. The Source may have that from a
-// Middleware that trusts other AMP Caches, or from a hash prefix.
+// set records the Source's answer, unless it names a reserved host. The Source may have that from a Middleware
+// that trusts other AMP Caches, or from a hash prefix.
 func (id *identity) set(p *policy, answer source.Answer) {
 	if p.hosts.isReserved(answer.Publisher) {
 		return

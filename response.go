@@ -10,9 +10,8 @@ import (
 
 // This file writes every header that this package writes.
 //
-// Each function makes one array for all values of a response, and uses slices of it without
-// spare capacity: a handler that appends to one gets a copy, and one that overwrites one
-// does not change other responses.
+// Each function makes one array for all values of a response, and uses slices of it without spare capacity: a
+// handler that appends to one gets a copy, and one that overwrites one does not change other responses.
 
 // respond writes what follows from a verdict, and reports whether the handler is to run.
 func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
@@ -46,8 +45,8 @@ func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (pr
 	return true
 }
 
-// removeCORS removes the CORS headers that an outer handler set. The innermost policy
-// decides all of them: an outer one may allow more, such as credentials.
+// removeCORS removes the CORS headers that an outer handler set. The innermost policy decides all of them: an
+// outer one may allow more, such as credentials.
 func removeCORS(h http.Header) {
 	for key := range h {
 		if header.IsCORS(key) {
@@ -69,8 +68,8 @@ func (p *policy) grant(h http.Header, origin, vary string) {
 	}
 }
 
-// grantPreflight writes the headers of an allowed preflight: what was asked for and no more,
-// so that the answer does not show what else is allowed.
+// grantPreflight writes the headers of an allowed preflight: what was asked for and no more, so that the answer
+// does not show what else is allowed.
 func (p *policy) grantPreflight(h http.Header, v *verdict, vary string) {
 	vals := &[6]string{v.caller.origin, "true", v.caller.method, v.asked.headers, p.maxAge, vary}
 	addVary(h, vals[5:6:6])
@@ -100,12 +99,12 @@ func grantEmail(h http.Header, v *verdict, vary string) {
 	h["Access-Control-Expose-Headers"] = vals[3:4:4]
 }
 
-// retryAfter is how many seconds a client is asked to wait if the Source fails: as long as
-// a circuit breaker stays open.
+// retryAfter is how many seconds a client is asked to wait if the Source fails: as long as a circuit breaker
+// stays open.
 const retryAfter = "1"
 
-// deny answers a denied request, or calls Config.Denied to do it. No cache may keep the
-// answer: anyone can trigger it.
+// deny answers a denied request, or calls Config.Denied to do it. No cache may keep the answer: anyone can
+// trigger it.
 func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary string) {
 	h, vals := w.Header(), &[4]string{vary, "no-store", "text/plain; charset=utf-8", "nosniff"}
 	if len(h) > 0 {
@@ -131,8 +130,8 @@ func (p *policy) deny(v *verdict, w http.ResponseWriter, r *http.Request, vary s
 	_, _ = w.Write(text) // an error means that the connection is broken
 }
 
-// removeRepresentation removes headers that an outer handler set for another response, or
-// that let caches keep it.
+// removeRepresentation removes headers that an outer handler set for another response, or that let caches keep
+// it.
 func removeRepresentation(w http.ResponseWriter, h http.Header) {
 	for key := range h {
 		switch canonical := http.CanonicalHeaderKey(key); canonical {
@@ -141,8 +140,8 @@ func removeRepresentation(w http.ResponseWriter, h http.Header) {
 			"Last-Modified", "Pragma", "Repr-Digest", "Surrogate-Control", "X-Accel-Expires":
 			delete(h, key)
 		case "Content-Encoding":
-			// A ResponseWriter with Unwrap is that of an outer handler. It may compress the
-			// response, and may have set this header for that.
+			// A ResponseWriter with Unwrap is that of an outer handler. It may compress the response, and may have set
+			// this header for that.
 			if _, isWrapped := w.(interface{ Unwrap() http.ResponseWriter }); !isWrapped {
 				delete(h, key)
 			}
@@ -154,8 +153,8 @@ func removeRepresentation(w http.ResponseWriter, h http.Header) {
 	}
 }
 
-// deniedText has the body of the denial for each reason. It is made in advance, so that a
-// denial costs little more than an allowed request.
+// deniedText has the body of the denial for each reason. It is made in advance, so that a denial costs little
+// more than an allowed request.
 var deniedText = func() (text [numReasons][]byte) {
 	for r := range text {
 		hint := ""
@@ -184,9 +183,9 @@ func headerDenial(name string) []byte {
 	return []byte(text + "\n")
 }
 
-// addVary adds the members of vary[0] to Vary, so that no shared cache gives one
-// publisher's answer to another. Members that are already there are kept, all in one line:
-// nginx before 1.23 reads only the last line. The header keeps vary's memory.
+// addVary adds the members of vary[0] to Vary, so that no shared cache gives one publisher's answer to another.
+// Members that are already there are kept, all in one line: nginx before 1.23 reads only the last line. The
+// header keeps vary's memory.
 func addVary(h http.Header, vary []string) {
 	var before []string
 	if len(h) > 0 {

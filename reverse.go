@@ -9,8 +9,7 @@ import (
 	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
-// A claim is the publisher whose page an Origin value names, if any. It is read from the
-// value alone.
+// A claim is the publisher whose page an Origin value names, if any. It is read from the value alone.
 type claim struct {
 	kind    kind
 	problem *domains.Problem // why the host or the prefix names no publisher
@@ -22,15 +21,14 @@ type claim struct {
 	long    string           // a domain that is too long for buf
 	text    *string          // if not nil, where check stores the prefix decoded and unwrapped; for Explain
 
-	// What a prefix spells: a domain, or the SHA-256 of one. It is stored here and not in a
-	// string, so that nothing is allocated.
+	// What a prefix spells: a domain, or the SHA-256 of one. It is stored here and not in a string, so that
+	// nothing is allocated.
 	buf [domains.MaxLabel]byte
 }
 
-// domain returns the publisher domain that the claim names, if it has been checked and has
-// no problem. It returns "" for a hash prefix. The string is valid only as long as the
-// claim and the Origin's memory, which fasthttp adaptors reuse after the request. Clone it
-// to keep it.
+// domain returns the publisher domain that the claim names, if it has been checked and has no problem. It
+// returns "" for a hash prefix. The string is valid only as long as the claim and the Origin's memory, which
+// fasthttp adaptors reuse after the request. Clone it to keep it.
 func (cl *claim) domain() string {
 	switch {
 	case cl.cache == nil:
@@ -41,8 +39,8 @@ func (cl *claim) domain() string {
 	return unsafe.String(&cl.buf[0], cl.length)
 }
 
-// key returns the string by which the publisher is looked up: see kind. Like the result of
-// domain, it must not be kept.
+// key returns the string by which the publisher is looked up: see kind. Like the result of domain, it must not
+// be kept.
 func (cl *claim) key() string {
 	if cl.kind == kindPlain {
 		return unsafe.String(&cl.buf[0], cl.length)
@@ -72,9 +70,8 @@ const (
 	kindHash     // a hash prefix: no dash; the key is the prefix
 )
 
-// read reads an Origin value as far as a lookup needs it. check and checkAll do the more
-// expensive work. A listed name does not need them: it passed all checks before it was
-// listed.
+// read reads an Origin value as far as a lookup needs it. check and checkAll do the more expensive work. A
+// listed name does not need them: it passed all checks before it was listed.
 func (cl *claim) read(origin string, h *hosts) {
 	if len(origin) > domains.MaxOrigin {
 		cl.kind, cl.problem = kindMalformed, domains.ProblemTooLong
@@ -148,9 +145,9 @@ func (cl *claim) check() {
 	}
 }
 
-// checkAll also finds the problems that check does not look for: whether the domain is
-// reserved, and whether a host's A-labels are punycode. If an origin is denied in any case,
-// they do not change the decision, and to check punycode takes long.
+// checkAll also finds the problems that check does not look for: whether the domain is reserved, and whether a
+// host's A-labels are punycode. If an origin is denied in any case, they do not change the decision, and to
+// check punycode takes long.
 func (cl *claim) checkAll(h *hosts) {
 	cl.check()
 	if cl.problem == nil && h.isReserved(cl.domain()) {

@@ -9,8 +9,8 @@ import (
 
 // Stats say what a [Middleware] has decided, and for how many publishers.
 type Stats struct {
-	// Requests counts requests by the reason of the decision on them. It has every reason, even
-	// those with a count of zero.
+	// Requests counts requests by the reason of the decision on them. It has every reason, even those with a count
+	// of zero.
 	Requests map[Reason]uint64 `json:"requests"`
 
 	// Caches has, by its ID, each AMP Cache that was ever trusted.
@@ -39,8 +39,8 @@ func (c *counters) addTo(s map[Reason]uint64) (sum uint64) {
 	return sum
 }
 
-// cacheCounters counts the allowed requests of pages on one AMP Cache. To note the time of each would make
-// a request several percent slower, so Stats notes when it sees a new one.
+// cacheCounters counts the allowed requests of pages on one AMP Cache. To note the time of each would make a
+// request several percent slower, so Stats notes when it sees a new one.
 type cacheCounters struct {
 	counters
 	id   string

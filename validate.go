@@ -22,9 +22,9 @@ func (cfg Config) Validate() error {
 }
 
 // Warnings returns the publishers that New accepts, but whose domain prefix is denied, mostly with
-// ReasonAmbiguousPrefix, because another host has the same prefix. Their pages on an AMP Cache get in
-// only if the cache uses another form, such as the hash prefix: [cacheurl.Prefixes] says which forms are denied.
-// Their own origins get in.
+// ReasonAmbiguousPrefix, because another host has the same prefix. Their pages on an AMP Cache get in only if
+// the cache uses another form, such as the hash prefix: [cacheurl.Prefixes] says which forms are denied. Their
+// own origins get in.
 //
 // It does not check publishers that a Source knows or a pattern matches. To check one of these, call
 // [cacheurl.Prefixes].
@@ -84,8 +84,8 @@ type validation struct {
 	problems []error
 }
 
-// validate checks all of cfg in one pass, and calls use with each publisher that has no problem. There may be millions of
-// them, so that each is parsed only once.
+// validate checks all of cfg in one pass, and calls use with each publisher that has no problem. There may be
+// millions of them, so that each is parsed only once.
 func validate(cfg *Config, use func(publisher)) *validation {
 	v := new(validation)
 	caches := cfg.Caches

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A verdict holds the result of each stage for one request. It is on the stack, and must not be
-// copied while a result of claim.domain or claim.key is in use: such a string points into it.
+// A verdict holds the result of each stage for one request. It is on the stack, and must not be copied while a
+// result of claim.domain or claim.key is in use: such a string points into it.
 type verdict struct {
 	caller   caller
 	sender   sender
@@ -25,9 +25,9 @@ type verdict struct {
 //	asked     decide.go      whether an allowed caller's preflight asks for what it may
 //	reason    decide.go      whether the request is allowed, and why
 //
-// respond, in response.go, then writes the headers. Each stage fills its
-// field of v, and may finish the claim: identity and decide check it only when they need it. To copy these values would cost more than a
-// lookup. If r is nil, the caller is already set.
+// respond, in response.go, then writes the headers. Each stage fills its field of v, and may finish the claim:
+// identity and decide check it only when they need it. To copy these values would cost more than a lookup. If r
+// is nil, the caller is already set.
 func (p *policy) judge(v *verdict, r *http.Request) {
 	if r != nil {
 		v.caller.read(r)
@@ -45,15 +45,13 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 	v.reason = p.decide(&v.caller, &v.sender, &v.claim, &v.identity, &v.asked)
 }
 
-// isGrantedPreflight reports whether the request is an allowed preflight. Mail clients that
-// send AMP-Email-Sender send no preflights, so an OPTIONS request from them is like any
-// other request.
+// isGrantedPreflight reports whether the request is an allowed preflight. Mail clients that send
+// AMP-Email-Sender send no preflights, so an OPTIONS request from them is like any other request.
 func (v *verdict) isGrantedPreflight() bool {
 	return v.caller.isPreflight && v.reason.Allowed() && v.reason != ReasonEmail
 }
 
-// decision returns the verdict as a Decision. It copies a domain that it takes from the
-// claim.
+// decision returns the verdict as a Decision. It copies a domain that it takes from the claim.
 func (v *verdict) decision() Decision {
 	d := Decision{Allowed: v.reason.Allowed(), Reason: v.reason, Origin: v.caller.origin}
 	switch {

@@ -38,10 +38,10 @@
 // the order, so the oldest prefix is evicted first. An evicted prefix costs a decoding and a binary search, and
 // never changes a decision.
 //
-// Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the prefix is
-// denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still get in, and
-// [Config.Warnings] lists such publishers. The others cannot be denied by a rule: see "Hosts that share a
-// prefix" in package cacheurl.
+// Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the
+// prefix is denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still
+// get in, and [Config.Warnings] lists such publishers. Other shared prefixes cannot be denied by a
+// rule: see "Hosts that share a prefix" in package cacheurl.
 //
 // A publisher may be written in Unicode. Which letters are valid depends on the version of Unicode that
 // golang.org/x/net/idna has: Unicode 15 before Go 1.27, Unicode 17 since. A list that is accepted by a server

@@ -23,7 +23,7 @@ type Stats struct {
 // CacheStats say how much an AMP Cache is used: whether it still matters to the publishers.
 type CacheStats struct {
 	Requests uint64    `json:"requests"`      // allowed ones of publishers' pages on this cache, preflights included
-	Last     time.Time `json:"last,omitzero"` // the time of the first call of Stats after the latest of them; zero if there was none
+	Last     time.Time `json:"last,omitzero"` // when Stats first saw the latest of these requests, which may be later than the request itself; zero if there was none
 }
 
 // counters counts decisions by reason.

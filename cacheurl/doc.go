@@ -32,8 +32,8 @@
 //     a top-level domain, and the undecoded one does. It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
 //   - A domain whose first label begins "xn-" and has letters outside of ASCII ("xn-é.com") is accepted
-//     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes has a reserved
-//     label, and is denied.
+//     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes is denied,
+//     because it decodes to a label that begins "xn--".
 //   - A prefix in which a label is still an A-label after these steps is denied, because AMP's
 //     algorithm decodes A-labels before it writes a prefix.
 //
@@ -69,12 +69,14 @@
 // prefixes:
 //
 //   - Korean: a dot becomes two dots, and a prefix of exactly 63 characters is too long. The tables of
-//     the same text contradict that: one hyphen, and "limited to 63", as in English.
+//     the same text contradict that: there a dot becomes one hyphen, and a prefix is "limited to 63",
+//     as in English.
 //   - Arabic: a prefix of more than 63 characters is valid.
 //   - Chinese: a hash prefix is for a name that is too long and also has one of the other properties.
 //     In English and in all implementations, one of the properties is enough.
 //   - Russian: only single hyphens are doubled in step 2; toolbox-cache-url doubles each hyphen, also
-//     in "hello--world". But its step 5 encodes the output of step 4, which is right, see above.
+//     in "hello--world". But step 5 of the Russian text encodes the output of step 4, which is right,
+//     see above.
 //   - Japanese: punycode is "converted" first and "converted back" last, which is the other way round.
 //   - French and Italian: the example "a--b-example-com" becomes "ab.example.com". It is "a-b.example.com".
 //   - Spanish, Turkish, Indonesian and Vietnamese: the text says that the hash is not in base32, but

@@ -32,8 +32,8 @@ type Finding struct {
 	Severity  Severity `json:"severity"`
 	Endpoint  string   `json:"endpoint"` // its URL
 	Method    string   `json:"method"`
-	Publisher string   `json:"publisher,omitempty"` // whose pages were tested; or
-	Sender    string   `json:"sender,omitempty"`    // whose emails were
+	Publisher string   `json:"publisher,omitempty"` // whose pages were tested; empty if Sender is set
+	Sender    string   `json:"sender,omitempty"`    // whose emails were tested
 	Origin    string   `json:"origin"`              // of the page; the first of Origins
 	Origins   []string `json:"origins"`             // of all trials that show it; "" is a program that sends none
 	Request   string   `json:"request"`             // its method and URL

@@ -11,8 +11,8 @@ import (
 type Trial struct {
 	Endpoint  string  `json:"endpoint"`
 	Method    string  `json:"method"`
-	Publisher string  `json:"publisher,omitempty"` // whose pages must work; or
-	Sender    string  `json:"sender,omitempty"`    // whose emails must
+	Publisher string  `json:"publisher,omitempty"` // whose pages must work; empty if Sender is set
+	Sender    string  `json:"sender,omitempty"`    // whose emails must work
 	Kind      Kind    `json:"kind"`
 	What      string  `json:"what"`   // the page, in words
 	Origin    string  `json:"origin"` // of the page; "" if there is none

@@ -262,7 +262,7 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 // checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error] about a
 // host, [ErrKeyFile], or an error of KeysOf, of the network or of ctx.
 //
-// The file is fetched with https, and with http for a host such as "http://www.example.com", which serves nothing else.
+// The file is fetched with https. For a host that serves only http, write "http://www.example.com".
 //
 // With Config.KeyLocations, those of the hosts are fetched, or all of them if hosts is empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {

@@ -88,7 +88,7 @@ const (
 	maxBackoff = 10 * time.Minute
 )
 
-// A Queue passes URLs on in the background. Each host has one request at a time. What fails for a while
+// A Queue passes URLs on in the background. Each host has one request at a time. What fails temporarily
 // is sent again: after 1 second, after twice as long each further time, up to 10 minutes, or when the
 // service says so by Retry-After. If the service rejects all items of a host, the Queue sends one item
 // of that host at a time, and no other host waits for it. It is safe for concurrent use by multiple

@@ -28,8 +28,8 @@
 //   - The key is fetched by https, and robots.txt must allow it. KeyHandler serves it as
 //     text/plain, which caches want.
 //
-// A cache keeps its copy of the key. When the key changes, serve the new one, and flush with it
-// once [Client.VerifyCaches] finds it in the caches.
+// A cache keeps its copy of the key. When the key changes, serve the new one, and flush with it only
+// when [Client.VerifyCaches] finds it in the caches.
 //
 // A Client serves any number of publishers, and is safe for concurrent use by multiple goroutines.
 // Flush sends each request once; a Queue retries. The package starts no goroutine, except in a Queue, and

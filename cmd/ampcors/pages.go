@@ -85,7 +85,7 @@ func addPages(cmd *cobra.Command) *pageSource {
 const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run. "
 
 // rejectedHelp is for search engines; AMP Caches reject no page.
-const rejectedHelp = " If a search engine rejects a page and accepts another one of the same host in that run, the page is reported once, listed in the file of --state (member rejected), and tried again when its lastmod changes."
+const rejectedHelp = " If a search engine rejects a page and accepts another one of the same host in that run, the page is reported once, listed in the file of --state (member rejected), and tried again when its lastmod is later."
 
 // pages returns the pages to announce.
 func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {

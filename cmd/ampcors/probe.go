@@ -66,8 +66,8 @@ Between its requests, it repeats one that is known to be answered. If the backen
 or changes its answers, the report says what was not tested, and never counts it as fine.
 
 Exit codes: 0 no finding counts, 1 a finding counts: it is not known, and at or above --fail-on (medium by default), 2 wrong usage,
-3 something could not be tested because of an error, or nothing was tested, or with --require-all
-anything was not tested.`,
+3 something could not be tested because of an error, or nothing was tested; with --require-all, also if something was
+not tested for another reason.`,
 		Example: `  ampcors probe https://www.example.com/article
   ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com

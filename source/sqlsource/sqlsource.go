@@ -58,12 +58,11 @@
 // NegativeTTL. [source.Source.Forget] makes one server look it up at once. With
 // PostgreSQL, package [github.com/ampcors/ampcors/source/pgsource] reports changes.
 //
-// This holds for the server that takes the writes. A replica lags behind it: a publisher
-// that was removed is then allowed for as much longer as the replica lags, which has no
-// bound if its replication stops. Let db connect to the primary only, and make sure that an
-// old primary does not come back beside a new one: it would answer without the changes that
-// were made since. With pgx, target_session_attrs=read-write rejects replicas, and a list of
-// hosts finds the primary.
+// This holds for a database server that takes the writes. A replica lags behind it: a publisher that
+// was removed is then allowed for as much longer as the replica lags, which has no bound if its
+// replication stops. Let db connect to the primary only, and make sure that an old primary does not
+// come back beside a new one: it would answer without the changes that were made since. With pgx,
+// target_session_attrs=read-write rejects replicas, and a list of hosts finds the primary.
 //
 // # Connections
 //
@@ -155,11 +154,11 @@ const defaultConns = 16
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// New returns a Table. It does not connect to the database, so a server can start while
-// the database is down. The caller configures and closes db. Limit its connections
-// (SetMaxOpenConns), such as to 16, and keep them open (SetMaxIdleConns): otherwise lookups
-// wait for new connections. Lookups wait for one that is free. If there is no
-// limit of connections when New is called, 16 lookups at one time use db.
+// New returns a Table. It does not connect to the database, so a server can start while the database is
+// down. The caller configures and closes db. Limit its connections (SetMaxOpenConns), such as to 16,
+// and keep them open (SetMaxIdleConns): otherwise lookups wait for new connections. Lookups wait for
+// one that is free. If db has no limit of connections when New is called, at most 16 lookups use it at
+// one time.
 func New(db *sql.DB, table Config) (*Table, error) {
 	if table.Placeholder == "" && db != nil {
 		table.Placeholder = placeholderOf(db.Driver())

@@ -19,9 +19,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
@@ -719,37 +716,6 @@ func TestSubmitWithAKeyLocation(t *testing.T) {
 	}
 }
 
-// TestEachFlagIsSetByATest looks for each flag in the texts of the tests.
-func TestEachFlagIsSetByATest(t *testing.T) {
-	names, _ := filepath.Glob("*_test.go")
-	var tests strings.Builder
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tests.Write(text)
-	}
-	flags := 0
-	var visit func(*cobra.Command)
-	visit = func(cmd *cobra.Command) {
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			flags++
-			if !strings.Contains(tests.String(), `"--`+f.Name+`"`) && !strings.Contains(tests.String(), `"--`+f.Name+`=`) &&
-				(f.Shorthand == "" || !strings.Contains(tests.String(), `"-`+f.Shorthand+`"`)) {
-				t.Errorf("no test sets --%s of %s", f.Name, cmd.CommandPath())
-			}
-		})
-		for _, child := range cmd.Commands() {
-			visit(child)
-		}
-	}
-	visit(newRoot())
-	if flags < 30 {
-		t.Errorf("only %d flags", flags)
-	}
-}
-
 // Scripts know by the exit code whether to try again later or to call somebody.
 func TestExitCodesOfAnnouncements(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
@@ -1091,6 +1057,43 @@ func TestREADMEsPartAboutCI(t *testing.T) {
 		if code, stdout, _ := run(t, "", "submit", "--endpoint", name, "--dry-run", "https://www.example.com/"); code != exitClean ||
 			!strings.HasPrefix(stdout, "POST "+endpoint+"\n") {
 			t.Errorf("%s: %s", name, stdout)
+		}
+	}
+}
+
+// Flags that several commands have work in each of them.
+func TestSharedFlags(t *testing.T) {
+	_, list, _ := run(t, "", "caches")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, list) }))
+	defer server.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	key := privateKey(t)
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		if r.URL.Path == "/0123456789abcdef.txt" {
+			io.WriteString(w, "0123456789abcdef")
+		} else {
+			io.WriteString(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>https://shop.example/b</loc></url></urlset>`)
+		}
+	})
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	state, other := filepath.Join(t.TempDir(), "state.json"), otherCaches(t)
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"caches", "--resolve", "lists.example:80:" + server.Listener.Addr().String(), "--compare", "http://lists.example/caches.json"}, exitClean, "the same "},
+		{[]string{"cached", "--caches", other, "--resolve", "www-example-com.cache.example:443:" + secure.Listener.Addr().String(), "https://www.example.com/a"}, exitLater, "certificate"},
+		{[]string{"probe", "--plan", "--caches", other, "--endpoint", "https://api.example/", "--publisher", "www.example.com"}, exitClean, "https://www-example-com.cache.example"},
+		{[]string{"verify", "-o", "json", "www.example.com"}, exitClean, `"www.example.com: the key file is correct"`},
+		{[]string{"flush", "--key", key, "--dry-run", "--sitemap", "https://www.example.com/sitemap.xml", "--allow-host", "shop.example"}, exitClean, "/c/s/shop.example/b"},
+		{[]string{"flush", "--key", key, "--state", state, "--gone", "--max-gone", "1", "--sitemap", "https://www.example.com/sitemap.xml", "--allow-host", "shop.example"}, exitClean, ""},
+		{[]string{"flush", "--key", key, "--state", state, "--gone", "--max-gone", "2", "--sitemap", "https://www.example.com/sitemap.xml"}, exitUsage, "--max-gone"},
+	} {
+		if code, stdout, stderr := run(t, "", test.args...); code != test.code || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%q: exit code %d; want %d and %q in\n%s%s", test.args, code, test.code, test.want, stdout, stderr)
 		}
 	}
 }

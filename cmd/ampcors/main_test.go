@@ -34,6 +34,7 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	code = execute(t.Context(), root)
+	noteFlags(root)
 	return code, out.String(), errs.String()
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"encoding/xml"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,11 +23,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/probe"
@@ -39,7 +44,42 @@ func TestMain(m *testing.M) {
 		main() // in another process
 	}
 	progressEvery = time.Hour // tests compare what is printed
-	os.Exit(m.Run())
+	code := m.Run()
+	if unset := unsetFlags(); code == 0 && len(unset) > 0 && os.Getenv("AMPCORS_CI") != "" && flag.Lookup("test.run").Value.String() == "" &&
+		flag.Lookup("test.bench").Value.String() == "" && flag.Lookup("test.fuzz").Value.String() == "" {
+		fmt.Printf("no test sets %s\n", strings.Join(unset, ", "))
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// setFlags has each flag that a test has set, as "ampcors probe --rate". Without a database, tests that set some are skipped, so
+// TestMain looks at it only in CI.
+var setFlags sync.Map
+
+// noteFlags notes the flags that a command has got.
+func noteFlags(root *cobra.Command) {
+	forEachFlag(root, func(name string, f *pflag.Flag) {
+		if f.Changed {
+			setFlags.Store(name, true)
+		}
+	})
+}
+
+func unsetFlags() (unset []string) {
+	forEachFlag(newRoot(), func(name string, _ *pflag.Flag) {
+		if _, isSet := setFlags.Load(name); !isSet {
+			unset = append(unset, name)
+		}
+	})
+	return unset
+}
+
+func forEachFlag(cmd *cobra.Command, do func(name string, f *pflag.Flag)) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { do(cmd.CommandPath()+" --"+f.Name, f) })
+	for _, child := range cmd.Commands() {
+		forEachFlag(child, do)
+	}
 }
 
 // hostile has what acts in a terminal, or changes how text is shown: an escape sequence, a title,

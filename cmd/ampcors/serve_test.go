@@ -124,6 +124,7 @@ func TestTheLogIsJSON(t *testing.T) {
 	for !strings.Contains(log.String(), `"msg":"ampcors: answering","proxy":"nginx"`) {
 		time.Sleep(time.Millisecond)
 	}
+	noteFlags(root)
 	cancel()
 	<-ended
 	for line := range strings.Lines(log.String()) {
@@ -161,6 +162,7 @@ func serve(t *testing.T, args ...string) *serving {
 		}
 		return s.url != ""
 	})
+	noteFlags(root)
 	return s
 }
 

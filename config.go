@@ -16,7 +16,7 @@ import (
 // Nothing is trimmed, ignored or corrected: a value is either used as the field's comment says, or it is an
 // error.
 //
-// The JSON names are those of package configfile.
+// The JSON names are as in package configfile.
 type Config struct {
 	_ [0]func() // so that fields must be named, and a Config is never compared
 
@@ -79,11 +79,11 @@ type Config struct {
 	// limit (Chromium's is 2 hours). If zero, no Access-Control-Max-Age is sent, and browsers use 5 seconds.
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
-	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler, and no
-	// CORS header is added or removed. Use it for a trial run in front of the middleware that protects the handler
-	// today: Observe and Stats show what would have happened. Allowed requests, preflights too, are answered as
-	// always, so Credentialed, Methods and the headers must be those of that middleware. While ReportOnly is set,
-	// this package stops no forged request.
+	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler,
+	// and no CORS header is added or removed. Use it for a trial run in front of the middleware that
+	// protects the handler today: Observe and Stats show what would have happened. Allowed requests,
+	// preflights too, are answered as always, so Credentialed, Methods and the headers must be as in that
+	// middleware. While ReportOnly is set, this package stops no forged request.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
 	// Denied answers a denied request. It gets the decision, and must write the status: Decision.StatusCode
@@ -109,9 +109,9 @@ type Config struct {
 	// can register it. Warnings lists them.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
-	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a reader
-	// and such a page can then call in its name. Without it, the copy of an http page on an AMP Cache is still
-	// accepted, because its cache origin is that of the https page.
+	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a
+	// reader and such a page can then call in its name. Without it, the copy of an http page on an AMP
+	// Cache is still accepted, because it has the same cache origin as the https page.
 	DangerouslyAllowHTTPOwnOrigins bool `json:"dangerouslyAllowHTTPOwnOrigins,omitempty"`
 
 	// DangerouslyAllowPublicSuffixWildcards allows a pattern over a whole public suffix. It is for platforms that

@@ -191,7 +191,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	switch cl.problem {
 	case nil:
 	case prefixes.ProblemAmbiguous:
-		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is that of the host %q. "+
+		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is the prefix of the host %q. "+
 			"AMP's implementations give it to both, so a page of either can be at this origin.", prefixes.OtherHost(cl.name)))
 		return
 	case problemReserved:

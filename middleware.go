@@ -26,9 +26,9 @@ func New(cfg Config) (*Middleware, error) {
 	return m, nil
 }
 
-// Reconfigure replaces the configuration while requests are served. Each request is decided by exactly one
-// configuration. If cfg has a problem, nothing changes, and the error is that of [New]. The counts of
-// [Middleware.Stats] are kept.
+// Reconfigure replaces the configuration while requests are served. Each request is decided by exactly
+// one configuration. If cfg has a problem, nothing changes, and the error is as for [New]. The counts
+// of [Middleware.Stats] are kept.
 func (m *Middleware) Reconfigure(cfg Config) error {
 	p, err := compile(cfg)
 	if err != nil {

@@ -35,11 +35,12 @@ type Route struct {
 	// Credentialed is Config.Credentialed: the pages of the route send cookies.
 	Credentialed bool
 
-	// Caches are Config.Caches; if nil, those of [cacheurl.DefaultCaches].
+	// Caches are Config.Caches; if nil, [cacheurl.DefaultCaches].
 	Caches []cacheurl.Cache
 
-	// Origin is that of the publisher's page. If it is "", pages on the AMP Caches and the publisher's own are tried. A Middleware with
-	// Caches: []cacheurl.Cache{} needs the publisher's own, such as "https://www.example.com".
+	// Origin is the origin of the publisher's page. If it is "", pages on the AMP Caches and at the
+	// publisher's own origin are tried. A Middleware with Caches: []cacheurl.Cache{} needs the publisher's
+	// own, such as "https://www.example.com".
 	Origin string
 
 	// Missing is a path that is behind the Middleware, and that no route has. If it is "", a path in the folder of

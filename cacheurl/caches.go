@@ -15,8 +15,8 @@ import (
 	"github.com/ampcors/ampcors/internal/strictjson"
 )
 
-// Cache is an AMP Cache, as described by an entry of caches.json, the AMP
-// project's registry. The JSON names are those of that file.
+// Cache is an AMP Cache, as described by an entry of caches.json, the AMP project's registry. The JSON
+// names are as in that file.
 //
 // ID and CacheDomain are required.
 //
@@ -33,9 +33,9 @@ type Cache struct {
 	ThirdPartyFrameDomainSuffix string `json:"thirdPartyFrameDomainSuffix"` // host of third-party frames (ads), never trusted here
 }
 
-// DefaultCaches returns the registry of AMP Caches as of 2026-11-21: those of
-// Google ("google") and Bing ("bing"). It is part of the program; nothing is ever
-// fetched. For another list see [ParseCaches]. To trust Google's cache alone:
+// DefaultCaches returns the registry of AMP Caches as of 2026-11-21: the caches of Google ("google")
+// and Bing ("bing"). It is part of the program; nothing is ever fetched. For another list see
+// [ParseCaches]. To trust Google's cache alone:
 //
 //	caches := slices.DeleteFunc(DefaultCaches(), func(c Cache) bool {
 //		return c.ID != "google"

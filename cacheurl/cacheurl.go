@@ -69,11 +69,11 @@ type URL struct {
 	// Several are separated by slashes. Other types have none.
 	ImageParams string
 
-	// CacheQuery are the query parameters of the cache and the viewer, which follow those of the
-	// publisher: "amp_js_v=0.1", without "?" or "&" before them. They are the parameters that the
-	// AMP runtime removes from a URL (amp_gsa, amp_kit, amp_r, usqp, and everything that begins
-	// with amp_js), __amp_source_origin, which the runtime adds, and amp_latest_update_time. The
-	// last tells the cache how new a document must be; by AMP's document, only the cache sees it.
+	// CacheQuery are the query parameters of the cache and the viewer, which follow the parameters of the
+	// publisher: "amp_js_v=0.1", without "?" or "&" before them. They are the parameters that the AMP
+	// runtime removes from a URL (amp_gsa, amp_kit, amp_r, usqp, and everything that begins with amp_js),
+	// __amp_source_origin, which the runtime adds, and amp_latest_update_time. The last tells the cache
+	// how new a document must be; by AMP's document, only the cache sees it.
 	CacheQuery string
 }
 
@@ -189,10 +189,10 @@ func queryParams(query string) []string {
 	return strings.Split(query[len("?"):], "&")
 }
 
-// Parse parses a cache URL of one of the caches. If none are given, [DefaultCaches] is used. Other
-// URLs are rejected, such as those of viewers. A fragment is removed: it is a message from a viewer to
-// the page, and no server sees it. An error is a
-// *[badvalue.Error], or several of them joined if the caches have problems.
+// Parse parses a cache URL of one of the caches. If none are given, [DefaultCaches] is used. Other URLs
+// are rejected, such as URLs of viewers. A fragment is removed: it is a message from a viewer to the
+// page, and no server sees it. An error is a *[badvalue.Error], or several of them joined if the caches
+// have problems.
 //
 // The domain prefix must belong to the host in the path, either in readable form or as a hash
 // prefix. No cache serves a document under another prefix, and a reader who looks only at the

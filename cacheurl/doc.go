@@ -60,8 +60,8 @@
 //     because it does not have the origin of one publisher. Some links still have this form. The
 //     command ampcors cacheurl reads it.
 //   - The document says that each domain has a prefix of its own. Some share one: see below.
-//   - A cache URL needs a content type: [Parse] rejects those of the document's examples that have none, such as
-//     https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
+//   - A cache URL needs a content type: [Parse] rejects the examples of the document that have none,
+//     such as https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
 //   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which Google's
 //     documentation has.
 //
@@ -89,16 +89,15 @@
 // them apart.
 //
 // An ambiguous prefix is denied, with ampcors.ReasonAmbiguousPrefix. "www.lāstekas.lv" and
-// "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for
-// the second, which anybody can register, it is not. A prefix is ambiguous if both readings
-// are possible names: decoded, a domain below a top-level domain; not decoded, a domain that ends in
-// a top-level domain and has no A-label. (Top-level domains are those of the Public Suffix List's ICANN section, as
-// golang.org/x/net/publicsuffix has it.)
-// The publisher's own origin still gets in, and so does its hash prefix, if a cache uses that.
-// ampcors.Config.Warnings lists such publishers.
+// "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for the
+// second, which anybody can register, it is not. A prefix is ambiguous if both readings are possible
+// names: decoded, a domain below a top-level domain; not decoded, a domain that ends in a top-level
+// domain and has no A-label. (Top-level domains are the entries of the Public Suffix List's ICANN
+// section, as golang.org/x/net/publicsuffix has it.) The publisher's own origin still gets in, and so
+// does its hash prefix, if a cache uses that. ampcors.Config.Warnings lists such publishers.
 //
-// Other shared prefixes cannot be denied by a rule, because each is the usual prefix of a valid
-// domain. In each of these items, the prefix is read as that of the second host:
+// Other shared prefixes cannot be denied by a rule, because each is the usual prefix of a valid domain.
+// In each of these items, the prefix is read as the prefix of the second host:
 //
 //   - "abcd.-.evil.com" and "abcd--evil.com" share "abcd----evil-com", because a label "-" is
 //     written like a hyphen.

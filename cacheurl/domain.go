@@ -13,7 +13,7 @@ import (
 // CanonicalDomain returns the publisher domain as this package compares it: in lower-case
 // ASCII, with A-labels. "Bücher.example" gives "xn--bcher-kva.example". A
 // [source.Database] is asked about domains in this form, and must store them in it. Arguments and
-// errors are those of [DomainPrefix].
+// errors are as for [DomainPrefix].
 func CanonicalDomain(publisher string) (string, error) {
 	domain, problem := domains.ParsePublisher("publisher", publisher)
 	if problem != nil {
@@ -52,7 +52,7 @@ func DomainPrefix(publisher string) (string, error) {
 // HashPrefix returns the hash prefix of the publisher: the
 // lower-case base32 of the SHA-256 of its ASCII domain, 52 characters. Caches use
 // it where the readable form is not a DNS label, and have used it for other names. Arguments
-// and errors are those of [DomainPrefix].
+// and errors are as for [DomainPrefix].
 func HashPrefix(publisher string) (string, error) {
 	domain, err := CanonicalDomain(publisher)
 	if err != nil {

@@ -11,8 +11,8 @@ type Prefix struct {
 	Prefix string   `json:"prefix"`
 	By     []string `json:"by"` // the implementations that give it, in the order of [Prefixes]
 
-	// Denied is true if an [ampcors.Middleware] denies the prefix, because it is that of another
-	// host as well. See "Hosts that share a prefix" in the package documentation.
+	// Denied is true if an [ampcors.Middleware] denies the prefix, because it is a prefix of another host
+	// as well. See "Hosts that share a prefix" in the package documentation.
 	Denied bool `json:"denied,omitempty"`
 }
 
@@ -27,8 +27,8 @@ type Prefix struct {
 // which of these a cache uses.
 //
 // Mostly there are two: the readable prefix, and the hash prefix. Internationalized names, names with
-// two adjacent hyphens, and those that mix directions of writing can have more. Arguments and errors are
-// those of [DomainPrefix].
+// two adjacent hyphens, and those that mix directions of writing can have more. Arguments and errors
+// are as for [DomainPrefix].
 func Prefixes(publisher string) ([]Prefix, error) {
 	domain, err := CanonicalDomain(publisher)
 	if err != nil {

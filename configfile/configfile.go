@@ -1,7 +1,7 @@
 // Package configfile reads an [ampcors.Config] from a file, and follows the file while the
 // server runs.
 //
-// The file is JSON. Its members are those of [ampcors.Config], but a duration is a string such as
+// The file is JSON. Its members are the fields of [ampcors.Config], but a duration is a string such as
 // "10m". This package adds three members: publishersFile, for lists that are long or written by other
 // programs; cachesFile; and source, which says how a database is asked (see [File.SourceConfig]). If a
 // file has source, Set must give a Source. An example:
@@ -20,7 +20,7 @@
 // does not deny every publisher.
 //
 // cachesFile names a copy of https://cdn.ampproject.org/caches.json, the registry of AMP Caches, in
-// place of the member caches; see [cacheurl.ParseCaches]. Its changes apply like those of
+// place of the member caches; see [cacheurl.ParseCaches]. Its changes apply like changes of
 // publishersFile, and it must have a cache. Read a new one before you install it: whoever runs a cache
 // can give any origin below its domain to any page.
 //
@@ -124,7 +124,7 @@ func (f File) Config() (ampcors.Config, error) { return config(f.Path, f.read) }
 // Config is [File.Config].
 func (in Inline) Config() (ampcors.Config, error) { return config(in.Name, in.read) }
 
-// New returns a Middleware for the configuration. Errors are those of [File.Config].
+// New returns a Middleware for the configuration. Errors are as for [File.Config].
 func (f File) New() (*ampcors.Middleware, error) {
 	mw, _, err := f.Watch(WatcherConfig{})
 	return mw, err

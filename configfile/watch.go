@@ -119,8 +119,8 @@ func (w *Watcher) setStatus(err error) {
 	}
 }
 
-// Watch returns a Middleware for the file, and a Watcher, which applies the file again after each change
-// once it runs. Errors are those of [File.Config].
+// Watch returns a Middleware for the file, and a Watcher, which applies the file again after each
+// change once it runs. Errors are as for [File.Config].
 func (f File) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 	return watch(f.Path, f.read, cfg)
 }

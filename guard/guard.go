@@ -11,8 +11,8 @@
 //   - A handler sets or deletes Vary. A shared cache can then give one publisher's response
 //     to another. [http.TimeoutHandler] replaces Vary if the handler in it sets one.
 //   - A handler adds a second Vary line. nginx before 1.23 reads only that line.
-//   - A [net/http/httputil.ReverseProxy] clears all headers after a 1xx response of its backend, such as
-//     103 Early Hints, and adds those of the backend.
+//   - A [net/http/httputil.ReverseProxy] clears all headers after a 1xx response of its backend, such
+//     as 103 Early Hints, and adds the backend's headers.
 //
 // It is a package of its own, because it costs some allocations for each request. The ResponseWriter that
 // handlers get implements http.Flusher and http.Hijacker if the server's own does, and

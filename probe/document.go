@@ -92,8 +92,8 @@ type finder struct {
 type Document struct {
 	Endpoints []Endpoint // that need CORS if the document is on an AMP Cache
 	Unknown   []Unknown  // URLs that are invalid or that only the browser knows
-	IsAMP     bool       // the html element is marked as that of an AMP document
-	IsEmail   bool       // the html element is marked as that of an AMP email
+	IsAMP     bool       // the html element is marked as an AMP document
+	IsEmail   bool       // the html element is marked as an AMP email
 	IsRun     bool       // it has a script that is the AMP runtime, by its name
 }
 

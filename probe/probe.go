@@ -37,7 +37,7 @@ type Config struct {
 	FoundDocuments []string
 	// Emails are AMP emails, which have no URL. The endpoints in them are tested for Senders.
 	Emails []Email
-	// Endpoints are tested in addition to those of Documents and Emails.
+	// Endpoints are tested in addition to the endpoints of Documents and Emails.
 	Endpoints []Endpoint
 	// Publishers are the domains whose pages must work. If empty, the host of each document is
 	// used for the endpoints in it.
@@ -59,9 +59,9 @@ type Config struct {
 
 	// Unsafe allows methods other than GET, HEAD and OPTIONS. They may change data.
 	Unsafe bool
-	// AllowHosts are hosts that may be called in addition to those of Documents, of Endpoints,
-	// and of the endpoints in documents; with the port if the URL has one. Redirects may lead
-	// there. Header and Cookie are not sent there.
+	// AllowHosts are hosts that may be called in addition to the hosts of Documents, of Endpoints, and of
+	// the endpoints in documents; with the port if the URL has one. Redirects may lead there. Header and
+	// Cookie are not sent there.
 	AllowHosts []string
 	// OnlyHosts are the only hosts that are called, if it is not nil.
 	OnlyHosts []string
@@ -89,7 +89,7 @@ type Config struct {
 
 // An Email is the HTML part of an AMP email.
 type Email struct {
-	Name string // in the report, such as that of a file
+	Name string // in the report, such as the name of a file
 	HTML []byte
 }
 

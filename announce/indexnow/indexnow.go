@@ -6,9 +6,8 @@
 //     configuration.
 //  2. With [Client.ServeKeys], wrap the handler of each host whose pages are submitted.
 //  3. Once that is served, call [Client.Verify].
-//  4. Call [Client.Submit] for pages that change together, or let [Client.NewQueue] gather those
-//     that change one by one. The URL is the page's canonical one, not that of its AMP
-//     version.
+//     - 4. Call [Client.Submit] for pages that change together, or let [Client.NewQueue] gather those
+//     that change one by one. The URL is the page's canonical one, not the URL of its AMP version.
 //
 // A Client serves any number of hosts, and is safe for concurrent use by multiple
 // goroutines. Hosts that serve the same key trust each other: anyone who can read the files of

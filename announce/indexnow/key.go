@@ -264,7 +264,7 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 //
 // The file is fetched with https. For a host that serves only http, write "http://www.example.com".
 //
-// With Config.KeyLocations, those of the hosts are fetched, or all of them if hosts is empty.
+// With Config.KeyLocations, the key files of the hosts are fetched, or all key files if hosts is empty.
 func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 	var errs []error
 	reject := func(code badvalue.Code, path, value, reason, want string) {

@@ -315,7 +315,7 @@ func (q *Queue) Run(ctx context.Context) error {
 
 // Shutdown closes the queue, lets Run finish the requests on their way, and then sends immediately what
 // still waits; for each host it stops at the first failure. It returns the URLs that are left, which
-// the service may not have: those of hosts that fail, and all that are not accepted before ctx ends,
+// the service may not have: the URLs of hosts that fail, and all that are not accepted before ctx ends,
 // which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()

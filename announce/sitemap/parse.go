@@ -227,7 +227,7 @@ func (p *parser) xml(in *bufio.Reader) error {
 				return fmt.Errorf("something is behind the end of its root element, at line %d", line)
 			case len(open) == 1:
 				if kind = formats[t.Name.Local]; kind == nil {
-					return fmt.Errorf("its root element is not that of a sitemap (urlset, sitemapindex, rss or feed)%s", p.about())
+					return fmt.Errorf("its root element is not one of a sitemap (urlset, sitemapindex, rss or feed)%s", p.about())
 				}
 			case isIn(kind.depth, kind.entry):
 				url, modified = "", ""

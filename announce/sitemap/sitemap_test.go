@@ -272,7 +272,7 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	for file, text := range map[string]string{
 		home + "/missing":   "the answer is 404; want 200",
 		home + "/empty.xml": "it is empty",
-		home + "/page":      "its root element is not that of a sitemap (urlset, sitemapindex, rss or feed); its media type is text/html, and 28 bytes were read",
+		home + "/page":      "its root element is not one of a sitemap (urlset, sitemapindex, rss or feed); its media type is text/html, and 28 bytes were read",
 		home + "/text":      "it is neither XML nor a list of URLs; its media type is text/plain, and 9 bytes were read",
 		home + "/xml":       "its XML has an error at line 1",
 		home + "/ends.xml":  "its XML has an error at line 1",

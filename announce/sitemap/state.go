@@ -18,7 +18,7 @@ type State struct {
 	Announced map[string]string `json:"announced,omitempty"`
 	// Pending are the pages that are new or have changed, until Done is called.
 	Pending map[string]string `json:"pending,omitempty"`
-	// Gone are those of Announced that are no longer listed, until Done is called.
+	// Gone are the pages of Announced that are no longer listed, until Done is called.
 	Gone map[string]bool `json:"gone,omitempty"`
 	// Rejected are the pages for which Reject was called. They are pending again once their lastmod is later.
 	Rejected map[string]Rejection `json:"rejected,omitempty"`
@@ -43,9 +43,9 @@ type Rejection struct {
 	Reason  string `json:"reason"`         // for people
 }
 
-// PendingURLs returns the pages to announce, sorted. Gone ones are among them, unless the last Update did
-// not look for them, or could not tell. Without Config.ForCaches, the URLs are escaped as package indexnow sends
-// them, so those of an indexnow.Batch can be given to Done.
+// PendingURLs returns the pages to announce, sorted. Gone ones are among them, unless the last Update
+// did not look for them, or could not tell. Without Config.ForCaches, the URLs are escaped as package
+// indexnow sends them, so the URLs of an indexnow.Batch can be given to Done.
 func (s *State) PendingURLs() []string {
 	urls := slices.AppendSeq(make([]string, 0, len(s.Pending)+len(s.Gone)), maps.Keys(s.Pending))
 	if !s.holdsGone {

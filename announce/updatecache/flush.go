@@ -125,9 +125,9 @@ func (c *Client) FlushURL(ctx context.Context, u cacheurl.URL) ([]Result, error)
 }
 
 // SignedURLs returns the URL of the request that [Client.FlushURL] would send to each cache, for a
-// program that sends it itself. The request is a GET; the answer is "OK" if the flush succeeds.
-// Caches accept a URL within a minute of the time at which it was signed. Anybody who has it can
-// send it in that time. Errors are those of FlushURL about the URL, and [ErrSigner].
+// program that sends it itself. The request is a GET; the answer is "OK" if the flush succeeds. Caches
+// accept a URL within a minute of the time at which it was signed. Anybody who has it can send it in
+// that time. Errors are the errors of FlushURL about the URL, and [ErrSigner].
 func (c *Client) SignedURLs(u cacheurl.URL) ([]string, error) {
 	targets, err := c.targets(u)
 	if err != nil {

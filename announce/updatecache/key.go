@@ -106,7 +106,7 @@ func (c *Client) Verify(ctx context.Context, publishers ...string) error {
 }
 
 // VerifyCaches fetches the copy of the key file that each cache has for each publisher domain, and
-// compares it with the Signer's key. Errors are those of [Client.Verify].
+// compares it with the Signer's key. Errors are as for [Client.Verify].
 //
 // The request also makes a cache fetch the key again if its copy is stale, but the answer may still
 // be the old copy. So after a change of the key, call VerifyCaches until it returns nil. A cache

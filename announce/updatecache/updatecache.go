@@ -23,8 +23,8 @@
 //     text.
 //   - If the publisher answers with a redirect, the requested URL is flushed, and not the target
 //     of the redirect.
-//   - The key comes from exactly the host in the URL: not from a domain above or below it, and
-//     not from that of the canonical page. A flush is for that host alone.
+//   - The key comes from exactly the host in the URL: not from a domain above or below it, and not from
+//     the host of the canonical page. A flush is only for that host.
 //   - The key is fetched by https, and robots.txt must allow it. KeyHandler serves it as
 //     text/plain, which caches want.
 //

@@ -26,7 +26,7 @@ func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 	f := &indexNowFlags{}
 	cmd.Flags().StringArrayVar(&f.locations, "key-location", nil,
 		"URL of a key file of IndexNow that is not at the root. A key file covers the pages of its folder. May be repeated, also together with --keys")
-	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}; or those of its folders, for the pages in each: {\"www.example.com\": {\"/catalog/\": [\"…\"]}}")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}; or the keys of its folders, for the pages in each: {\"www.example.com\": {\"/catalog/\": [\"…\"]}}")
 	return f
 }
 

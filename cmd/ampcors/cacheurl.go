@@ -16,15 +16,15 @@ import (
 func newCacheURL() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cacheurl [URL ...]",
-		Short: "Convert URLs of publishers to those of an AMP Cache, and back",
-		Long: "Convert URLs of publishers to those of an AMP Cache, and back.\n\n" +
-			"The URL of a publisher becomes that of the cache. The URL of any known cache becomes that of the publisher.",
+		Short: "Convert URLs of publishers to URLs on an AMP Cache, and back",
+		Long: "Convert URLs of publishers to URLs on an AMP Cache, and back.\n\n" +
+			"The URL of a publisher becomes a URL on the cache. A URL on any known cache becomes the URL of the publisher.",
 		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
 	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, or google if there is no --caches")
 	complete(cmd, "cache", cacheIDs(cacheurl.DefaultCaches()))
-	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, that of ampcors prefix is used")
+	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, the prefix that ampcors prefix prints is used")
 	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
 	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")

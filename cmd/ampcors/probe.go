@@ -51,8 +51,8 @@ func newProbe() *cobra.Command {
 	var f probeFlags
 	cmd := &cobra.Command{
 		Use:   "probe [URLs of AMP documents, files of AMP emails]",
-		Short: "Test from outside whether a backend answers AMP pages, and only those of its publishers",
-		Long: `Test from outside whether a backend answers AMP pages, and only those of its publishers.
+		Short: "Test from outside whether a backend answers the AMP pages of its publishers, and no others",
+		Long: `Test from outside whether a backend answers the AMP pages of its publishers, and no others.
 
 It finds the endpoints in AMP documents, or takes them from --endpoint, and calls them as the
 AMP runtime does from each origin at which the publisher's pages run, and as pages of other

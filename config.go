@@ -46,10 +46,11 @@ type Config struct {
 	// former cache: whoever owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
-	// Origins are further origins that may call, compared byte by byte, such as "https://playground.amp.dev" or
-	// "http://localhost:8080". They have a scheme (http or https), a host in lower-case ASCII, and a port only if
-	// it is not the scheme's default. "null", "*", anything after the host and port, such as a slash, the bare
-	// domains of AMP Caches, and more than 267 bytes are prohibited.
+	// Origins are further origins that may call, compared byte by byte, such as
+	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme (http or https), a host
+	// in lower-case ASCII, and a port only if it is not the scheme's default. Prohibited are: "null"; "*";
+	// anything after the host and port, such as a slash; the bare domains of AMP Caches; and more than 267
+	// bytes.
 	Origins []string `json:"origins,omitempty"`
 
 	// Email allows AMP for Email requests, with or without publishers. If zero, none is allowed.

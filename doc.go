@@ -30,13 +30,14 @@
 // denies one that does not decode to exactly one publisher: package [github.com/ampcors/ampcors/cacheurl] says
 // how, and where this differs from AMP's document.
 //
-// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly listed
-// publisher, or of one that the Source knows, even for names that have a readable prefix. A pattern such as
-// "*.example.com" matches no hash prefix. The hashes of all listed publishers are computed when the Middleware
-// is made, and are in one sorted table. An LRU of at most 4,096 prefixes is in front of that table; at first it
-// has the first listed publishers. Requests read it with Peek, which needs only a read lock and does not change
-// the order, so the oldest prefix is evicted first. An evicted prefix costs a decoding and a binary search, and
-// never changes a decision.
+// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly
+// listed publisher, or of one that the Source knows, even for names that have a readable prefix. A
+// pattern such as "*.example.com" matches no hash prefix. The hashes of all listed publishers are
+// computed when the Middleware is made, and are in one sorted table. An LRU of at most 4,096 prefixes
+// is in front of that table; at first it has the first listed publishers. Requests read it with Peek,
+// which needs only a read lock and does not change the order, so the oldest prefix is evicted first. A
+// request with an evicted prefix costs a base32 decoding, a binary search and one SHA-256. Its decision
+// is the same.
 //
 // Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the
 // prefix is denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still

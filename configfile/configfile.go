@@ -2,9 +2,9 @@
 // server runs.
 //
 // The file is JSON. Its members are the fields of [ampcors.Config], but a duration is a string such as
-// "10m". This package adds three members: publishersFile, for lists that are long or written by other
-// programs; cachesFile; and source, which says how a database is asked (see [File.SourceConfig]). If a
-// file has source, Set must give a Source. An example:
+// "10m". This package adds four members: publishersFile, for lists that are long or written by other
+// programs; cachesFile; source, which says how a database is asked (see [File.SourceConfig]); and
+// $schema, for editors. If a file has source, Set must give a Source. An example:
 //
 //	{
 //		"publishers": ["www.example.com", "*.news.example"],
@@ -24,9 +24,10 @@
 // publishersFile, and it must have a cache. Read a new one before you install it: whoever runs a cache
 // can give any origin below its domain to any page.
 //
-// No problem in any of these files is ignored. A member that is unknown or occurs twice, a value of the
-// wrong type, and everything that [ampcors.New] or, in source, [source.New] finds is an error. All
-// errors are reported at once, each with file, line and column and what would be right.
+// No problem in any of these files is ignored, except unknown members in cachesFile, because the
+// registry may add some. A member that is unknown or occurs twice, a value of the wrong type, and
+// everything that [ampcors.New] or, in source, [source.New] finds is an error. All errors are reported
+// at once, each with file, line and column and what would be right.
 package configfile
 
 import (

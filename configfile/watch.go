@@ -25,11 +25,11 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Logger gets a line for each configuration that is applied (level Info, or Warn if half of its
-	// publishers or more are gone), one when a configuration cannot be applied (level Error), one for each
-	// AMP Cache that is trusted now and was not before, or the reverse (level Warn), and one for each of
-	// the first ten ampcors.Config.Warnings (level Warn), with one more that counts the others. If nil,
-	// slog.Default() is used.
+	// Logger gets a line for each configuration that is applied (level Info, or Warn if the configuration
+	// before it had at least 10 publishers, and half of these or more are gone), one when a configuration
+	// cannot be applied (level Error), one for each AMP Cache that is trusted now and was not before, or
+	// the reverse (level Warn), and one for each of the first ten ampcors.Config.Warnings (level Warn),
+	// with one more that counts the others. If nil, slog.Default() is used.
 	Logger *slog.Logger
 
 	// Each signal on Reload applies the file at once, even if it did not change. To reload

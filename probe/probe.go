@@ -82,8 +82,8 @@ type Config struct {
 
 	// Started is called before the first trial is sent, if it is not nil.
 	Started func(Estimate)
-	// Progress is called after each trial, if it is not nil, with the number of trials that have
-	// an outcome, and of all. It is not called at the same time from several goroutines.
+	// Progress is called after each trial, if it is not nil, with how many trials have an outcome, and how
+	// many trials there are. It is not called at the same time from several goroutines.
 	Progress func(done, total int, endpoint string)
 }
 

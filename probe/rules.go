@@ -71,7 +71,7 @@ var symptoms = []rule{
 		remedy: "A browser gives up after 20 redirects. Often the backend sets a cookie and redirects to itself until it gets that cookie back, which a page on a cache does not send. Answer without the redirect.",
 		shows:  func(s *sight) bool { return s.isBlocked && !s.preflight && s.fetch.isEndless }},
 	{id: RedirectWithoutCORS, severity: High, title: "a redirect, or the answer after it, has no valid CORS headers",
-		remedy: "Send the CORS headers with each redirect and the answer after it, or use the URL to which the redirect leads in the document. After a redirect to another origin, browsers send Origin: null.",
+		remedy: "Send the CORS headers with each redirect and the answer after it, or, in the document, use the URL to which the redirect leads. After a redirect to another origin, browsers send Origin: null.",
 		shows:  func(s *sight) bool { return s.isBlocked && !s.preflight && (isRedirect(s.status) || s.fetch.hop > 0) }},
 	{id: ErrorWithoutCORS, severity: Medium, title: "an error has no CORS headers",
 		remedy: "Send the CORS headers with every status, so that the page can read the error. In nginx: add_header … always.",

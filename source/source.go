@@ -27,7 +27,7 @@ var (
 
 // ErrNoStale is for errors of a [Database] to wrap. It says that earlier answers may be wrong, too: a
 // [Source] drops all that it remembers of the Database, so that no later failure makes it serve a stale one.
-var ErrNoStale = errors.New("nothing that was remembered is used either")
+var ErrNoStale = errors.New("remembered answers are not used as stale ones")
 
 // A Source remembers what a [Database] answered, and asks it as seldom as it can. It is safe for
 // concurrent use by multiple goroutines, and by several Middlewares, which then share its

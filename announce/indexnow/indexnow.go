@@ -59,11 +59,13 @@ type Config struct {
 	// must be empty.
 	KeysOf func(ctx context.Context, host, location string) ([]Key, error)
 
-	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the key of its host, or its own by KeysOf. If
-	// empty, the file is "/{key}.txt" at the root of each host, and covers all its pages. Otherwise
-	// each covers only pages with the same scheme and host, in the file's own directory or below it:
-	// here those that begin with "https://www.example.com/catalog/". A page is sent with the longest of those that cover
-	// it, and rejected if none does. The protocol calls this option 2 (https://www.indexnow.org/documentation).
+	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each
+	// with the key of its host or, if KeysOf returns one for the file, with a key of its own. If empty,
+	// the file is "/{key}.txt" at the root of each host, and covers all its pages. Otherwise each covers
+	// only pages with the same scheme and host, in the file's own directory or below it: here those that
+	// begin with "https://www.example.com/catalog/". A page is sent with the longest of those that cover
+	// it, and rejected if none does. The protocol calls this option 2
+	// (https://www.indexnow.org/documentation).
 	KeyLocations []string
 
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.

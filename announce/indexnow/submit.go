@@ -153,10 +153,11 @@ type Rejected struct {
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say
 // which one is the cause. Then Submit sends halves of the request, until it has found the page. A call
 // stops its search after 64 rejected requests, not counting the first one for each 10,000 URLs of a
-// host. URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if a
-// single page was rejected and no page of the host was accepted, they have [ErrAllRejected]. After a
-// 413, requests have no more URLs than the engine has accepted. A page is only given up if another one
-// of its host was accepted; otherwise the error is [ErrAllRejected].
+// host. URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if a page
+// was rejected when it was sent alone, and no page of its host was accepted, the URLs of this host that
+// are left have [ErrAllRejected]. After a 413, requests have no more URLs than the engine has accepted.
+// A page is only given up if another one of its host was accepted; otherwise the error is
+// [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the errors in the report. After a failure that would happen again, the

@@ -58,8 +58,8 @@ type Config struct {
 	// MaxBytes limits a file, before and after decompression. If zero, 50 MiB is used, the limit
 	// of the protocol. A file is not kept in memory.
 	MaxBytes int64
-	// MaxFiles limits the sitemaps that are read because of one file given to Update: the first ones. If zero, 1,000 is
-	// used. The protocol allows 50,000, which can take 200 MB.
+	// MaxFiles is how many sitemaps are read because of one file given to Update, at most. The first ones
+	// are read. If zero, 1,000 is used. The protocol allows 50,000, which can take 200 MB.
 	MaxFiles int
 	// MaxState limits the State, in bytes of memory. A page takes about 120 bytes beyond its URL.
 	// If zero, 256 MiB is used, which is enough for more than a million pages.

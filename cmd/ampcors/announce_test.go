@@ -1066,7 +1066,9 @@ func TestSharedFlags(t *testing.T) {
 	_, list, _ := run(t, "", "caches")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, list) }))
 	defer server.Close()
-	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // its certificate is rejected
+	secure.StartTLS()
 	defer secure.Close()
 	key := privateKey(t)
 	useWeb(t, func(w http.ResponseWriter, r *http.Request) {

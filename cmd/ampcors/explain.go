@@ -32,7 +32,7 @@ func newExplain() *cobra.Command {
 			"  ampcors explain --config config.json --database postgres:///cms https://www.customer77.example",
 	}
 	output := addOutput(cmd)
-	file := cmd.Flags().String("config", "", "JSON file with the configuration")
+	file := cmd.Flags().String("config", "", "configuration file, or list of publishers with one on each line")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
 	senders := cmd.Flags().StringSlice("sender", nil, "the address of a sender; its AMP for Email requests are explained")
 	caches := addCaches(cmd)

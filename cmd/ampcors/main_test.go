@@ -331,7 +331,7 @@ func TestNoFlagIsIgnored(t *testing.T) {
 		"probe --plan --fail-on low https://a.example/":               "--plan and --fail-on exclude each other",
 		"probe --plan --ignore x https://a.example/":                  "--plan and --ignore exclude each other",
 		"probe --plan --require-all https://a.example/":               "--plan and --require-all exclude each other",
-		"probe --advice nginx -o html https://a.example/":             "--advice needs the output text",
+		"probe --advice nginx -o html https://a.example/":             "--advice needs -o text",
 		"key indexnow --public private.pem":                           `"indexnow" is wrong`,
 		"check " + file:                                               noDatabase,
 		"explain --config " + file + " null":                          noDatabase,

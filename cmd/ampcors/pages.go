@@ -314,7 +314,7 @@ func (s *pageSource) load(command string) error {
 		}
 	}
 	if s.state.Command != command {
-		return fmt.Errorf("the state %s is not of ampcors %s; use another file", s.file, command)
+		return fmt.Errorf("the state %s was written by another command than ampcors %s; use another file", s.file, command)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ not tested for another reason.`,
 	flags.StringSliceVar(&f.senders, "sender", nil, "address of a sender whose AMP emails must work: with --endpoint, --list and documents that are AMP emails")
 	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which emails must work with version 1 of the protocol; by default https://mail.google.com")
 	flags.StringArrayVarP(&f.header, "header", "H", nil,
-		`header of each request to a host of a document or endpoint, such as "Authorization: Bearer …"; it is not in the report`)
+		`header of each request to an origin of a document or endpoint that you name, such as "Authorization: Bearer …"; it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
 		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
@@ -138,10 +138,10 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		return fmt.Errorf("--advice: there is none for %q; want %s", f.advice, or(probe.Servers()))
 	}
 	if f.advice != "" && f.output != "text" {
-		return errors.New("--advice needs the output text; json and html have it anyway")
+		return errors.New("--advice needs -o text; -o json and -o html contain the advice anyway")
 	}
 	if f.plan && f.output != "text" && f.output != "json" {
-		return errors.New("--plan needs the output text or json")
+		return errors.New("--plan needs -o text or -o json")
 	}
 	cfg, err := f.config(cmd, args)
 	if err != nil {

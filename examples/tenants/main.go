@@ -40,7 +40,7 @@ func handler(db *sql.DB) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	customers, err := source.New(table.Database(), source.Config{}) // remembers each customer for a minute, and for 10 seconds that a domain is not one
+	customers, err := source.New(table.Database(), source.Config{}) // remembers for a minute that a domain is a customer's, and for 10 seconds that it is not
 	if err != nil {
 		return nil, err
 	}

@@ -25,9 +25,9 @@
 // connection; in a Cluster, each master is asked so. If Redis or a master answers with an error, or not
 // within half a second, the Store is not listening, and lookups there fail at once, until it answers
 // again: with rueidis, each lookup would wait for retries. The log has a line for each kind of cause,
-// and one when the Store listens again. rueidis closes a connection on which Redis stops answering only
-// after ConnWriteTimeout and two times Dialer.KeepAlive: 5 seconds by default (3 + 2 × 1). A change
-// that Redis could not report in that time is seen then, or after [source.Config].TTL if that is
+// and one when the Store listens again. If Redis stops answering on a connection, rueidis closes it
+// only after ConnWriteTimeout plus two times Dialer.KeepAlive: 5 seconds by default (3 + 2 × 1). A
+// change that Redis could not report in that time is seen then, or after [source.Config].TTL if that is
 // earlier.
 //
 // Redis reports an expired key when it removes it. If many keys expire, that can be most of a second

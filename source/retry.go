@@ -11,7 +11,8 @@ import (
 func (s *Source) retryLater(failed *call) {
 	b, now := failed.breaker, s.now()
 	_, isFresh := s.memory.answer(failed.key.text, now)
-	if _, isStale := s.memory.stale(failed.key.text, now); b.retry != nil || isFresh || !isStale {
+	_, isStale := s.memory.stale(failed.key.text, now)
+	if failed.class != remembered || b.retry != nil || isFresh || !isStale {
 		return
 	}
 	b.retry = failed

@@ -107,7 +107,7 @@ type Config struct {
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's
 	// implementations give the same prefix to another host. The owner of that host can then call in the
 	// publisher's name from its pages on an AMP Cache. Set it only if you own each such host, or know that nobody
-	// can register it. Warnings lists them.
+	// can register it. Until it is set, Warnings names them.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a

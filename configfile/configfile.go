@@ -97,7 +97,7 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A File is the configuration in a file. [Inline] has the same methods.
+// A File is the configuration in a file. [Inline] has the same methods, except New.
 type File struct {
 	Path string
 	// Set, if not nil, sets what a file cannot hold: Source, Denied and Observe. It is called for each

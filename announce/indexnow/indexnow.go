@@ -6,7 +6,7 @@
 //     configuration.
 //  2. With [Client.ServeKeys], wrap the handler of each host whose pages are submitted.
 //  3. Once that is served, call [Client.Verify].
-//     - 4. Call [Client.Submit] for pages that change together, or let [Client.NewQueue] gather those
+//  4. Call [Client.Submit] for pages that change together, or let [Client.NewQueue] gather those
 //     that change one by one. The URL is the page's canonical one, not the URL of its AMP version.
 //
 // A Client serves any number of hosts, and is safe for concurrent use by multiple

@@ -67,7 +67,7 @@ type Stats struct {
 	Waiting  int    // now, including those on their way
 	Rejected int    // the part of Waiting of hosts that the service rejects
 	Accepted uint64 // by the service
-	Failed   uint64 // for good
+	Failed   uint64 // given up: not sent again
 	Retried  uint64 // how often an item was sent again
 	Err      error  // why an item of the last request is retried; nil if none is
 }

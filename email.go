@@ -144,7 +144,7 @@ func parseSender(value string) (address string, p *domains.Problem) {
 	return local + "@" + domain, nil
 }
 
-// atext is that of RFC 5322 section 3.2.3 without "*". A response repeats the sender, and "*" there would allow
+// atext has the characters that RFC 5322 section 3.2.3 calls atext, without "*". A response repeats the sender, and "*" there would allow
 // everybody.
 const atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'+-/=?^_`{|}~"
 

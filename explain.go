@@ -84,7 +84,7 @@ func (e *Explanation) explainNoOrigin(v *verdict) {
 		detail = "AMP-Same-Origin is true: a page of the API's own host, because no other can send it without a preflight."
 	case v.reason == ReasonNoOriginUnsafe:
 		detail = "The method " + v.caller.request.Method + " may change data, and neither Origin nor AMP-Same-Origin says whose page it is."
-		if values := v.caller.request.Header.Values("AMP-Same-Origin"); len(values) == 1 && values[0] == "true" {
+		if hasLine(v.caller.request.Header, "Amp-Same-Origin", "true") {
 			detail = "AMP-Same-Origin does not count, because Sec-Fetch-Site says that the page is at another origin."
 		}
 	}

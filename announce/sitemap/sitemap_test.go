@@ -863,8 +863,8 @@ func TestCredentials(t *testing.T) {
 func TestHostsAreToldApart(t *testing.T) {
 	t.Parallel()
 	for _, pair := range [][2]string{
-		{"https://[fd00::1]:8443", "https://[fd00::1:8443]"}, {"https://www.example.com:8443",
-			"https://www.example.com"}, {"https://www.example.com:8443", "http://www.example.com:6379"},
+		{"https://[fd00::1]:8443", "https://[fd00::1:8443]"},
+		{"https://www.example.com:8443", "https://www.example.com"}, {"https://www.example.com:8443", "http://www.example.com:6379"},
 		{"https://straße.example", "https://strasse.example"}, {"https://www.example.com", "https://www.example.com.evil.example"},
 	} {
 		var users []string

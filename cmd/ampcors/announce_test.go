@@ -91,8 +91,8 @@ func TestKey(t *testing.T) {
 		t.Errorf("exit code %d: %q, %q", code, first, second)
 	}
 	for _, args := range [][]string{{"key", "amp"}, {"key"}, {"key", "indexnow", "--public", "a"}, {"key", "updatecache", "--public", "none.pem"},
-		{"key", "updatecache"}, {"key", "updatecache", "--public", "a", "b"}, {"key", "indexnow", "a"}, {"key", "updatecache",
-			filepath.Join(t.TempDir(), "none", "private.pem")}} {
+		{"key", "updatecache"}, {"key", "updatecache", "--public", "a", "b"}, {"key", "indexnow", "a"},
+		{"key", "updatecache", filepath.Join(t.TempDir(), "none", "private.pem")}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if code, stdout, stderr := run(t, "", args...); code != exitUsage || stdout != "" || stderr == "" {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)

@@ -134,8 +134,8 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 		break
 	}
 	if n := d.withoutPrefix(ctx); n > 0 {
-		found += fmt.Sprintf("; %s no hash prefix, and no origin with a hash prefix finds %s: ampcors source fill, with the same flags, adds the prefixes, or names the rows whose domain is not canonical",
-			count(n, "row has", "rows have"), map[bool]string{true: "it", false: "them"}[n == 1])
+		found += fmt.Sprintf("; %s: ampcors source fill, with the same flags, adds the prefixes, or names the rows whose domain is not canonical",
+			count(n, "row has no hash prefix, and no origin with a hash prefix finds it", "rows have no hash prefix, and no origin with a hash prefix finds them"))
 	}
 	changes := "it does not report changes: they are seen when an answer expires"
 	if opened.Notify != nil { // otherwise ping had failed

@@ -121,8 +121,8 @@ func TestOutputIsPrintable(t *testing.T) {
 	}))
 	defer server.Close()
 	for _, command := range [][]string{
-		{"explain", "--publisher", "a.example"}, {"explain", "--publisher",
-			hostile}, {"reverse"}, {"prefix"}, {"origins"}, {"cacheurl"}, {"submit", "--dry-run"}, {"check", hostile}, {hostile}, {"explain", "--" + hostile},
+		{"explain", "--publisher", "a.example"},
+		{"explain", "--publisher", hostile}, {"reverse"}, {"prefix"}, {"origins"}, {"cacheurl"}, {"submit", "--dry-run"}, {"check", hostile}, {hostile}, {"explain", "--" + hostile},
 		{"flush", "--dry-run", "--key", privateKey(t)},
 	} {
 		for _, format := range []string{"text", "json"} {
@@ -310,11 +310,11 @@ func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 	lines := [][]string{
 		{"check", bad}, {"explain", "--config", bad, "https://a.example"}, {"advice", "nginx", "--config", bad}, {"flush", "--key", weakKey, "https://a.example/"},
 		{"flush", "--key", keys, "https://a.example/"}, {"submit", "--keys", keys, "https://a.example/"}, {"serve-authz", "--proxy", "nginx", "--config", bad},
-		{"prefix", "--caches", bad, "a.example"}, {"check", "--database", "postgres://a:b@c:99999/x", bad}, {"source", "fill", "--database",
-			"mysql://x", "--table", "1abc"},
+		{"prefix", "--caches", bad, "a.example"}, {"check", "--database", "postgres://a:b@c:99999/x", bad},
+		{"source", "fill", "--database", "mysql://x", "--table", "1abc"},
 		{"source", "install", "--database", "host=a port=x"}, {"source", "install", "--database", "x", "--domain-column", "1"}, {"submit", "--sitemap", sitemapFile},
-		{"submit", "--dry-run", "--key-location", "https://www.example.com/a/key.txt", "https://www.example.com/b"}, {"flush", "--dry-run",
-			"--key", key, "https://www.example.com/a?usqp=1"},
+		{"submit", "--dry-run", "--key-location", "https://www.example.com/a/key.txt", "https://www.example.com/b"},
+		{"flush", "--dry-run", "--key", key, "https://www.example.com/a?usqp=1"},
 	}
 	for _, value := range []string{
 		"", "x", "https://", "ftp://a.example/", "https://a.example:99999/", "*.example.com", "http://[::1]/", "null", "a..b", strings.Repeat("a",
@@ -322,14 +322,14 @@ func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?usqp=1", "https://www-example-com.cdn.ampproject.org/z/s/a",
 	} {
 		for _, command := range [][]string{
-			{"prefix"}, {"prefix", "--all"}, {"reverse"}, {"origins"}, {"cacheurl"}, {"cacheurl", "--type", "ii"}, {"cacheurl", "--cache-query",
-				"a=b"}, {"cacheurl", "--prefix", "a-b"},
-			{"cacheurl", "--image-params", "w8/00"}, {"explain", "--publisher", "a.example"}, {"explain", "--publisher"}, {"verify"}, {"verify",
-				"--key", key}, {"flush", "--dry-run", "--key", key},
-			{"flush", "--dry-run", "--key", key, "--image-params", "w800"}, {"flush", "--key"}, {"submit", "--dry-run"}, {"submit",
-				"--key-location"}, {"submit", "--dry-run", "--endpoint"},
-			{"submit", "--keys"}, {"check"}, {"advice"}, {"probe", "--plan"}, {"probe", "--plan", "--endpoint"}, {"health"}, {"key"}, {"source",
-				"install", "--database"},
+			{"prefix"}, {"prefix", "--all"}, {"reverse"}, {"origins"}, {"cacheurl"}, {"cacheurl", "--type", "ii"},
+			{"cacheurl", "--cache-query", "a=b"}, {"cacheurl", "--prefix", "a-b"},
+			{"cacheurl", "--image-params", "w8/00"}, {"explain", "--publisher", "a.example"}, {"explain", "--publisher"}, {"verify"},
+			{"verify", "--key", key}, {"flush", "--dry-run", "--key", key},
+			{"flush", "--dry-run", "--key", key, "--image-params", "w800"}, {"flush", "--key"}, {"submit", "--dry-run"},
+			{"submit", "--key-location"}, {"submit", "--dry-run", "--endpoint"},
+			{"submit", "--keys"}, {"check"}, {"advice"}, {"probe", "--plan"}, {"probe", "--plan", "--endpoint"}, {"health"}, {"key"},
+			{"source", "install", "--database"},
 		} {
 			lines = append(lines, append(slices.Clone(command), value))
 		}

@@ -77,7 +77,8 @@
 //   - Russian: only single hyphens are doubled in step 2; toolbox-cache-url doubles each hyphen, also
 //     in "hello--world". But step 5 of the Russian text encodes the output of step 4, which is right,
 //     see above.
-//   - Japanese: punycode is "converted" first and "converted back" last, which is the other way round.
+//   - Japanese: the domain is converted to punycode first and back last; in English, from punycode
+//     first and back to it last.
 //   - French and Italian: the example "a--b-example-com" becomes "ab.example.com". It is "a-b.example.com".
 //   - Spanish, Turkish, Indonesian and Vietnamese: the text says that the hash is not in base32, but
 //     its examples are in base32.

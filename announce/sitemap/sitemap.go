@@ -76,9 +76,9 @@ type Config struct {
 	// pending.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone and not yet Done, because a broken
-	// sitemap looks like one from which many pages are gone. Up to ten pages may always be gone. If it is
-	// not above 0 and at most 1, 0.1 is used. When you have seen that more are gone, or leave out a file
-	// on purpose, use 1 once.
+	// sitemap looks like one from which many pages are gone. Up to ten pages may always be gone. Values
+	// from above 0 to 1 are valid; for any other, 0.1 is used. When you have seen that more are gone, or
+	// leave out a file on purpose, use 1 once.
 	MaxGone float64
 }
 
@@ -201,7 +201,8 @@ var ErrNoneGone = errors.New("sitemap: no page is taken to be gone")
 // ErrManyGone is wrapped beside ErrNoneGone if more pages are gone than Config.MaxGone allows.
 var ErrManyGone = errors.New("that is more than the share that is allowed")
 
-// ErrOtherFiles is wrapped beside ErrNoneGone if a file was read before and is not among the files now. A Config.MaxGone of 1 says that it is meant.
+// ErrOtherFiles is wrapped beside ErrNoneGone if a file was read before and is not among the files now.
+// A Config.MaxGone of 1 says that this was intended.
 var ErrOtherFiles = errors.New("was read before and is not among the files now")
 
 // noteGone notes the announced pages that are not listed.

@@ -65,7 +65,7 @@ the documents and of their endpoints, those of --endpoint, --list and --sitemap,
 Between its requests, it repeats one that is known to be answered. If the backend limits requests
 or changes its answers, the report says what was not tested, and never counts it as fine.
 
-Exit codes: 0 no finding counts, 1 a finding counts: it is not known, and at or above --fail-on (medium by default), 2 wrong usage,
+Exit codes: 0 success, 1 a finding at or above --fail-on (medium by default) that neither --baseline nor --ignore names, 2 wrong usage,
 3 something could not be tested because of an error, or nothing was tested; with --require-all, also if something was
 not tested for another reason.`,
 		Example: `  ampcors probe https://www.example.com/article

@@ -63,8 +63,8 @@
 //	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
 //
 // makes all servers look up everything again. PostgreSQL lets every role that may connect send
-// notifications. So blanket notifications are throttled: one in 5 seconds has an effect. A false
-// notification that names a domain costs one lookup on each server that remembers the domain.
+// notifications. So notifications without a domain are throttled: one in 5 seconds has an effect. A
+// false notification that names a domain costs one lookup on each server that remembers the domain.
 package pgsource
 
 import (
@@ -147,7 +147,7 @@ const (
 	// maxCauses is how many causes of one outage are logged.
 	maxCauses = 16
 
-	// forgetEvery is the least time between two blanket notifications that are passed on.
+	// forgetEvery is the least time between two notifications without a domain that are passed on.
 	forgetEvery = 5 * time.Second
 )
 

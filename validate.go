@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/domains"
@@ -216,7 +218,7 @@ func (v *validation) methods(values []string) {
 	for i, value := range values {
 		path, upper := element("methods", i), strings.ToUpper(value)
 		switch {
-		case !isToken(value):
+		case !httpguts.ValidHeaderFieldName(value): // a method is a token, too: RFC 9110 section 9.1
 			v.report(badvalue.Malformed, path, value, "is not a method", `a name such as "PUT"`)
 		case value == "*":
 			v.report(badvalue.Unsafe, path, value, "is a wildcard", "the methods that the handler has, one by one")
@@ -233,7 +235,7 @@ func (v *validation) requestHeaders(values []string) {
 	for i, value := range values {
 		path, lower := element("requestHeaders", i), strings.ToLower(value)
 		switch {
-		case !isToken(value):
+		case !httpguts.ValidHeaderFieldName(value):
 			v.report(badvalue.Malformed, path, value, "is not a header name", `a name such as "Authorization"`)
 		case value == "*":
 			v.report(badvalue.Unsafe, path, value, "is a wildcard", "the headers that the handler reads, one by one")
@@ -264,7 +266,7 @@ func (v *validation) responseHeaders(values []string) {
 	for i, value := range values {
 		path := element("responseHeaders", i)
 		switch {
-		case !isToken(value):
+		case !httpguts.ValidHeaderFieldName(value):
 			v.report(badvalue.Malformed, path, value, "is not a header name", `a name such as "AMP-Redirect-To"`)
 		case value == "*":
 			v.report(badvalue.Unsafe, path, value, "is a wildcard", "the headers that pages need, one by one")
@@ -311,18 +313,4 @@ func (v *validation) email(cfg Email) {
 	if len(cfg.Senders) == 0 && len(cfg.Clients) > 0 {
 		v.report(badvalue.Missing, "email.senders", "", "is missing, though there are clients", wantAddress)
 	}
-}
-
-// isToken reports whether s is an HTTP token, RFC 9110 section 5.6.2.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
 }

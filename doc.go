@@ -33,11 +33,8 @@
 // A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly
 // listed publisher, or of one that the Source knows, even for names that have a readable prefix. A
 // pattern such as "*.example.com" matches no hash prefix. The hashes of all listed publishers are
-// computed when the Middleware is made, and are in one sorted table. An LRU of at most 4,096 prefixes
-// is in front of that table; at first it has the first listed publishers. Requests read it with Peek,
-// which needs only a read lock and does not change the order, so the oldest prefix is evicted first. A
-// request with an evicted prefix costs a base32 decoding, a binary search and one SHA-256. Its decision
-// is the same.
+// computed when the Middleware is made. An LRU of at most 4,096 prefixes is in front of them. An
+// evicted prefix costs a base32 decoding, a binary search and one SHA-256; its decision is the same.
 //
 // Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the
 // prefix is denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still
@@ -107,17 +104,15 @@
 // them: see [cacheurl.Cache]. A cache serves documents that it fetched over http (/c/) and over https (/c/s/) at
 // one origin. So the cached copy of an http page is accepted, even where own origins with http are denied.
 //
-// Cookies with the attribute Partitioned (CHIPS) do not separate publishers on a cache: browsers partition by
-// site, and all of cdn.ampproject.org is one. A cookie that your API sets for a page of one publisher is also
-// sent from cached pages of all others. This package does not let pages of publishers that are not allowed read
-// the answer.
+// Cookies with the attribute Partitioned (CHIPS) do not separate publishers on a cache: browsers
+// partition by site, and all of cdn.ampproject.org is one. A cookie that your API sets for a page of
+// one publisher is also sent from cached pages of all others.
 //
-// Publishers are not kept apart from each other: each may call every path. If paths belong to tenants, ask
-// [Decision.IsFor] with the tenant's domain.
+// Publishers are not kept apart from each other: each may call every path, and read what the reader of
+// its page may read. If paths belong to tenants, ask [Decision.IsFor] with the tenant's domain.
 //
-// This package trusts Sec-Fetch-Site, because browsers do not let pages set it. An allowed publisher can read
-// everything that the reader of its page can read. A page with a cross-site scripting bug is still that
-// publisher's page.
+// This package trusts Sec-Fetch-Site, because browsers do not let pages set it. A page with a
+// cross-site scripting bug is still its publisher's page.
 //
 // The handler gets the server's own ResponseWriter, so it can change the headers. A handler that sets
 // Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which then

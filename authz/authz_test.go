@@ -1,8 +1,6 @@
 package authz_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,21 +12,11 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/internal/mwtest"
-	"github.com/ampcors/ampcors/source"
 )
-
-func newMiddleware(t *testing.T, cfg ampcors.Config) *ampcors.Middleware {
-	t.Helper()
-	m, err := ampcors.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 func newHandler(t *testing.T, cfg ampcors.Config, proxy authz.Proxy) http.Handler {
 	t.Helper()
-	h, err := authz.New(newMiddleware(t, cfg), proxy)
+	h, err := authz.New(mwtest.New(t, cfg), proxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,16 +31,13 @@ func config() ampcors.Config {
 	}
 }
 
-func failing() ampcors.Config {
+func failing(t *testing.T) ampcors.Config {
 	cfg := config()
-	cfg.Source, _ = source.New(source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return false, errors.New("down") })}, source.Config{})
+	down := mwtest.NewDatabase()
+	down.Fail(mwtest.ErrDown)
+	cfg.Source = down.Remembered(t)
 	return cfg
 }
-
-const (
-	cachePage = "https://www-example-com.cdn.ampproject.org"
-	evilPage  = "https://www-evil-example.cdn.ampproject.org"
-)
 
 // Each proxy gets the decision of the Middleware on the client's request.
 func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
@@ -64,23 +49,23 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 			headers             []string
 			cfg                 ampcors.Config
 		}{
-			{name: "allowed", method: "GET", headers: []string{"Origin: " + cachePage}, cfg: config()},
-			{name: "allowed POST", method: "POST", headers: []string{"Origin: " + cachePage}, cfg: config()},
-			{name: "denied", method: "GET", headers: []string{"Origin: " + evilPage}, cfg: config()},
+			{name: "allowed", method: "GET", headers: []string{"Origin: " + mwtest.CacheOrigin}, cfg: config()},
+			{name: "allowed POST", method: "POST", headers: []string{"Origin: " + mwtest.CacheOrigin}, cfg: config()},
+			{name: "denied", method: "GET", headers: []string{"Origin: " + mwtest.EvilOrigin}, cfg: config()},
 			{name: "no Origin", method: "GET", headers: nil, cfg: config()},
 			{name: "forged POST", method: "POST", headers: nil, cfg: config()},
 			{name: "same-origin POST", method: "POST", headers: []string{"AMP-Same-Origin: true"}, cfg: config()},
-			{name: "preflight", method: "OPTIONS", headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST",
+			{name: "preflight", method: "OPTIONS", headers: []string{"Origin: " + mwtest.CacheOrigin, "Access-Control-Request-Method: POST",
 				"Access-Control-Request-Headers: x-any"}, cfg: config()},
 			{name: "preflight for another header", method: "OPTIONS",
-				headers: []string{"Origin: " + cachePage, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"}, cfg: config()},
+				headers: []string{"Origin: " + mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"}, cfg: config()},
 			{name: "other OPTIONS", method: "OPTIONS", headers: nil, cfg: config()},
 			{name: "email, version 2", method: "GET", headers: []string{"AMP-Email-Sender: news@example.com"}, cfg: config()},
 			{name: "email, version 1", method: "GET", query: "?__amp_source_origin=news%40example.com",
 				headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
 			{name: "email, version 1, from another sender", method: "GET", query: "?__amp_source_origin=evil%40evil.example",
 				headers: []string{"Origin: https://mail.google.com"}, cfg: config()},
-			{name: "Source fails", method: "GET", headers: []string{"Origin: " + evilPage}, cfg: failing()},
+			{name: "Source fails", method: "GET", headers: []string{"Origin: " + mwtest.EvilOrigin}, cfg: failing(t)},
 		} {
 			t.Run(fmt.Sprint(proxy, "/", test.name), func(t *testing.T) {
 				t.Parallel()
@@ -93,7 +78,7 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 					return r
 				}
 				want := httptest.NewRecorder()
-				decision, proceed := newMiddleware(t, test.cfg).Handle(want, request(test.method))
+				decision, proceed := mwtest.New(t, test.cfg).Handle(want, request(test.method))
 				if proceed {
 					want.WriteHeader(http.StatusOK)
 				}
@@ -201,7 +186,7 @@ func TestADeniedThatWritesNoStatus(t *testing.T) {
 			cfg := config()
 			cfg.Denied = func(w http.ResponseWriter, _ *http.Request, _ ampcors.Decision) { denied(w) }
 			r := httptest.NewRequest("GET", "/", nil)
-			r.Header.Set("Origin", evilPage)
+			r.Header.Set("Origin", mwtest.EvilOrigin)
 			r.Header.Set("X-Original-Method", "GET")
 			r.Header.Set("X-Ampcors-Proxy", "envoy")
 			w := httptest.NewRecorder()
@@ -218,7 +203,7 @@ func TestNewChecksItsArguments(t *testing.T) {
 		t.Error("no Middleware")
 	}
 	for _, proxy := range []authz.Proxy{-1, 0, 3} {
-		if _, err := authz.New(newMiddleware(t, config()), proxy); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("Proxy(%d)", int(proxy))) {
+		if _, err := authz.New(mwtest.New(t, config()), proxy); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("Proxy(%d)", int(proxy))) {
 			t.Errorf("%d: %v", int(proxy), err)
 		}
 	}

@@ -229,7 +229,7 @@ func TestCaddyDecidesAsTheMiddleware(t *testing.T) {
 		publisher_header Ampcors-Publisher
 	}
 	reverse_proxy `+backend(t, gatewaytest.Backend))
-	gatewaytest.Compare(t, "http://"+s.addr, gatewaytest.None)
+	gatewaytest.Compare(t, "http://"+s.addr)
 	if fakeOf("compared").lookups.Load() == 0 {
 		t.Error("the source was not asked")
 	}

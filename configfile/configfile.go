@@ -58,8 +58,6 @@ const (
 	cachesFile     = "cachesFile"
 )
 
-var errTooLong = errors.New("it is longer than 1 GiB")
-
 // An Error is a problem at one place in a file.
 type Error struct {
 	File   string
@@ -135,12 +133,11 @@ func (f File) New() (*ampcors.Middleware, error) {
 // members and wrong types anywhere, but checks the values of no other member. A Watcher does not apply
 // changes of source.
 func (f File) SourceConfig() (source.Config, error) {
-	file := look(f.Path)
-	data, err := file.read()
+	in, _, err := f.inline()
 	if err != nil {
-		return source.Config{}, &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
+		return source.Config{}, err
 	}
-	return Inline{Name: f.Path, JSON: data}.SourceConfig()
+	return in.SourceConfig()
 }
 
 // SourceConfig is [File.SourceConfig].
@@ -156,14 +153,22 @@ func (in Inline) SourceConfig() (source.Config, error) {
 }
 
 func (f File) read() contents {
-	c := contents{files: snapshot{look(f.Path)}}
-	data, err := c.files[0].read()
-	if err != nil {
-		c.err = &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
-		return c
+	in, file, err := f.inline()
+	c := contents{files: snapshot{file}, err: err}
+	if err == nil {
+		c.parse(in, f.CachesFile)
 	}
-	c.parse(Inline{Name: f.Path, Dir: filepath.Dir(f.Path), JSON: data, Set: f.Set}, f.CachesFile)
 	return c
+}
+
+// inline reads the file itself.
+func (f File) inline() (Inline, fileState, error) {
+	file := look(f.Path)
+	text, err := file.read()
+	if err != nil {
+		err = &Error{File: f.Path, Reason: "cannot be read: " + reason(err), Err: err}
+	}
+	return Inline{Name: f.Path, Dir: filepath.Dir(f.Path), JSON: []byte(text), Set: f.Set}, file, err
 }
 
 func (in Inline) read() (c contents) {
@@ -234,7 +239,9 @@ func (c *contents) parse(in Inline, ownCaches string) {
 		return
 	}
 	if name, ok := d.named(publishersFile, d.result.PublishersFile, in.Dir); ok {
-		c.readPublishers(d, name)
+		if text, ok := c.readNamed(d, publishersFile, name); ok {
+			c.lines = d.addPublishers(name, text)
+		}
 	}
 	if name, ok := d.named(cachesFile, d.result.CachesFile, in.Dir); ok {
 		c.readCaches(d, name)
@@ -264,17 +271,10 @@ func (d *decoder) named(member, name, dir string) (path string, ok bool) {
 	return filepath.Join(dir, name), true
 }
 
-// readPublishers reads the list of publishers.
-func (c *contents) readPublishers(d *decoder, name string) {
-	if text, ok := c.readNamed(d, publishersFile, name); ok {
-		c.lines = d.addPublishers(name, text)
-	}
-}
-
 // readNamed reads the file that a member names. ok is false if it cannot be read, which is reported.
 func (c *contents) readNamed(d *decoder, member, name string) (text string, ok bool) {
 	file := look(name)
-	text, err := file.readText()
+	text, err := file.read()
 	if len(c.files) > 0 && file.isSame(c.files[0]) {
 		err = errors.New("it is this file itself")
 	}
@@ -316,7 +316,7 @@ func (c *contents) readOwnCaches(d *decoder, name string) {
 		}
 	}
 	file := look(name)
-	text, err := file.readText()
+	text, err := file.read()
 	c.files = append(c.files, file)
 	if err != nil {
 		d.problems = append(d.problems, &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err})
@@ -531,14 +531,7 @@ func (s snapshot) equal(other snapshot) bool {
 }
 
 // read reads the file. It must be a regular file: to read a named pipe could block forever.
-func (f *fileState) read() ([]byte, error) {
-	text, err := f.readText()
-	return []byte(text), err
-}
-
-// readText is like read, but returns a string that is not copied, for a file that may be
-// large.
-func (f *fileState) readText() (string, error) {
+func (f *fileState) read() (string, error) {
 	if f.err != nil {
 		return "", f.err
 	}
@@ -546,7 +539,7 @@ func (f *fileState) readText() (string, error) {
 		return "", errors.New("it is not a regular file")
 	}
 	if f.info.Size() > maxFile {
-		return "", errTooLong
+		return "", errors.New("it is longer than 1 GiB")
 	}
 	file, err := os.Open(f.name)
 	if err != nil {

@@ -3,6 +3,7 @@ package configfile
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -102,9 +103,11 @@ func (w *Watcher) setApplied(cfg ampcors.Config) {
 // hashOf returns a hash that two lists have only if they are equal.
 func hashOf(list []string) (sum [sha256.Size]byte) {
 	h := sha256.New()
+	var length []byte // before each name, because a name that is not checked yet may have any character
 	for _, name := range list {
-		_, _ = io.WriteString(h, name) // never fails
-		_, _ = h.Write([]byte{'\n'})   // which no name has
+		length = binary.AppendUvarint(length[:0], uint64(len(name)))
+		_, _ = h.Write(length) // never fails
+		_, _ = io.WriteString(h, name)
 	}
 	h.Sum(sum[:0])
 	return sum

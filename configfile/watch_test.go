@@ -2,6 +2,7 @@ package configfile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,7 +88,10 @@ func (w *watched) waitForLog(lines int, text string) {
 	}
 }
 
-func listing(publisher string) string { return fmt.Sprintf(`{"publishers": [%q]}`, publisher) }
+func listing(publishers ...string) string {
+	text, _ := json.Marshal(map[string][]string{"publishers": publishers})
+	return string(text)
+}
 
 // configMap makes a directory as Kubernetes does: its files are links through "..data", which
 // is a link to the directory with the data.
@@ -187,6 +191,7 @@ func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
 		{name: "half-written", damage: func(t *testing.T, path string) { writeFile(t, path, `{"publishers": ["b.exam`) }, want: "c.json:1:24: is not JSON"},
 		{name: "empty", damage: func(t *testing.T, path string) { writeFile(t, path, "") }, want: "is not JSON"},
 		{name: "with an error", damage: func(t *testing.T, path string) { replace(t, path, `{"publishers": ["b"]}`) }, want: "c.json:1:17"},
+		{name: "with two names in one", damage: func(t *testing.T, path string) { replace(t, path, listing("a.example\nd.example")) }, want: "c.json:1:16"},
 		{name: "gone", damage: func(t *testing.T, path string) { _ = os.Remove(path) }, want: "no such file"},
 		{name: "a directory", damage: func(t *testing.T, path string) { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, want: "not a regular file"},
 		{name: "with a list that is gone", damage: func(t *testing.T, path string) { replace(t, path, `{"publishersFile": "none"}`) }, want: "no such file"},
@@ -198,7 +203,7 @@ func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
+				path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example", "d.example")}), "c.json")
 				w := startWatching(t, path, interval)
 				w.waitForLog(1, "is applied")
 				test.damage(t, path)

@@ -50,6 +50,11 @@ func newCheck() *cobra.Command {
 			return err
 		}
 		if args[0] == "-" {
+			for _, flag := range []string{"caches", "with-database", "database", "table", "domain-column", "prefix-column", "condition"} {
+				if cmd.Flags().Changed(flag) {
+					return fmt.Errorf("--%s has no effect on -, because Caddy's configuration names its own caches and database; remove it", flag)
+				}
+			}
 			return checkCaddys(cmd, *output)
 		}
 		read, err := configurationIn(args[0], string(*caches), func(cfg *ampcors.Config) {

@@ -55,28 +55,19 @@ func withoutURL(err error) error {
 func addresses(resolve []string) (map[string]string, error) {
 	addrs := make(map[string]string)
 	for _, value := range resolve {
-		host, addr, err := resolved(value)
-		if err != nil {
-			return nil, err
+		host, rest, _ := strings.Cut(value, ":")
+		port, addr, ok := strings.Cut(rest, ":")
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
 		}
-		addrs[host] = addr
+		ip, _, err := net.SplitHostPort(addr)
+		if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil || err != nil ||
+			net.ParseIP(ip) == nil {
+			return nil, fmt.Errorf("--resolve %q is not host:port:address; want one such as www.example.com:443:127.0.0.1", value)
+		}
+		addrs[net.JoinHostPort(host, port)] = addr
 	}
 	return addrs, nil
 }
 
 const resolveHelp = "host:port:addr, as curl: connect to this address for the host and port; host:port:addr:port for another port"
-
-// resolved returns the host with its port, and the address, of a value of --resolve.
-func resolved(value string) (host, addr string, err error) {
-	host, rest, _ := strings.Cut(value, ":")
-	port, addr, ok := strings.Cut(rest, ":")
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
-	}
-	ip, _, err := net.SplitHostPort(addr)
-	if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil || err != nil ||
-		net.ParseIP(ip) == nil {
-		return "", "", fmt.Errorf("--resolve %q is not host:port:address; want one such as www.example.com:443:127.0.0.1", value)
-	}
-	return net.JoinHostPort(host, port), addr, nil
-}

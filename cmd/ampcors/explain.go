@@ -16,6 +16,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -233,7 +234,7 @@ func middleware(file string, publishers []string, caches *cachesFile, d *databas
 	if file != "" {
 		var read configuration
 		if read, err = configurationIn(file, string(*caches), add); err == nil {
-			if mw, err = read.New(); err != nil && isInEntries(err) {
+			if mw, _, err = read.Watch(configfile.WatcherConfig{}); err != nil && isInEntries(err) {
 				var partly *ampcors.Middleware
 				if partly, used = withoutWrongEntries(used); partly != nil {
 					return partly, used, end, fmt.Errorf("%w\n%w", err, errPartly)

@@ -20,14 +20,7 @@ import (
 // A configuration is what a file says: a configfile.File, or a configfile.Inline that names a list.
 type configuration interface {
 	Config() (ampcors.Config, error)
-	New() (*ampcors.Middleware, error)
-}
-
-type listOf struct{ configfile.Inline }
-
-func (l listOf) New() (*ampcors.Middleware, error) {
-	mw, _, err := l.Watch(configfile.WatcherConfig{})
-	return mw, err
+	Watch(configfile.WatcherConfig) (*ampcors.Middleware, *configfile.Watcher, error)
 }
 
 // configurationIn returns the configuration in a file. It may also be a list of publishers, with one on each line.
@@ -48,7 +41,7 @@ func configurationIn(path, cachesFile string, set func(*ampcors.Config)) (config
 		members["cachesFile"] = absolute
 	}
 	data, err := json.Marshal(members)
-	return listOf{configfile.Inline{Name: path + " (a list)", Dir: filepath.Dir(path), JSON: data, Set: set}}, err
+	return configfile.Inline{Name: path + " (a list)", Dir: filepath.Dir(path), JSON: data, Set: set}, err
 }
 
 var caddyfile = regexp.MustCompile(`(?m)^\s*(order\s+)?ampcors\b`)

@@ -10,7 +10,7 @@ import (
 )
 
 // A printer passes on what it gets to another writer, made printable. All output of the program goes
-// through one, except a table with colors, which writeTable makes printable itself. The output has
+// through one, except a table with colors and the progress of a probe, which call printable themselves. The output has
 // texts from outside: origins from logs, and answers of servers. In a terminal, an escape sequence in
 // them could act, and a bidirectional override could hide text.
 // It is safe for concurrent use by multiple goroutines if out is.

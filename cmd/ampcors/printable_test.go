@@ -167,11 +167,7 @@ func TestATerminalIsOne(t *testing.T) {
 		t.Skip("the program script has other flags on this system")
 	}
 	script := servertest.Program(t, "install script (Debian: apt-get install bsdutils)", "script")
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		fmt.Fprint(w, "{}")
-	}))
-	defer server.Close()
+	server := public(t)
 	for _, test := range []struct {
 		name, env       string
 		to              string // a redirection
@@ -212,17 +208,19 @@ func TestATerminalIsOne(t *testing.T) {
 	}
 }
 
-// A signal ends a long list of answers.
+// A signal ends a long list of answers, and a call of a database.
 func TestASignalEndsAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	root := newRoot()
-	root.SetArgs([]string{"prefix", "a.example", "b.example"})
-	var out, errs bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	if code := execute(ctx, root); code != exitUntested || out.Len() > 0 || errs.String() != "ampcors: interrupted\n" {
-		t.Errorf("exit code %d: %s%s", code, &out, &errs)
+	for _, args := range [][]string{{"prefix", "a.example", "b.example"}, {"source", "fill", "--database", "postgres://127.0.0.1:1/x"}} {
+		root := newRoot()
+		root.SetArgs(args)
+		var out, errs bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		if code := execute(ctx, root); code != exitUntested || out.Len() > 0 || errs.String() != "ampcors: interrupted\n" {
+			t.Errorf("%q: exit code %d: %s%s", args, code, &out, &errs)
+		}
 	}
 }
 
@@ -280,22 +278,19 @@ func TestASignalEndsWaiting(t *testing.T) {
 	}
 }
 
-// fileWriter returns a function that writes files of a folder, and returns their paths.
-func fileWriter(t *testing.T, dir string) func(name, text string) string {
-	return func(name, text string) string {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+// writeFile writes a file, and returns its path.
+func writeFile(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
+	return path
 }
 
 // What the command prints has no name of Go: users of the command know flags, members and files.
 func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 	dir := t.TempDir()
-	write := fileWriter(t, dir)
+	write := func(name, text string) string { return writeFile(t, filepath.Join(dir, name), text) }
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
 	useWeb(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	key := privateKey(t)

@@ -73,8 +73,14 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 			r.Output = out
 		}
 		results = append(results, r)
-		if output == formatText {
-			printResult(cmd, r)
+		switch lines, isList := out.([]string); {
+		case output != formatText:
+		case err != nil:
+			complain(cmd.ErrOrStderr(), r.Error)
+		case isList:
+			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
+		default:
+			fmt.Fprintln(cmd.OutOrStdout(), out)
 		}
 	}
 	if output == formatJSON {
@@ -83,28 +89,6 @@ func answerAll(cmd *cobra.Command, inputs []string, output format, f func(input 
 		}
 	}
 	return failure(failed)
-}
-
-// printResult writes a result as text.
-func printResult(cmd *cobra.Command, r result) {
-	if r.Error != "" {
-		complain(cmd.ErrOrStderr(), r.Error)
-	} else {
-		fmt.Fprintln(cmd.OutOrStdout(), text(r.Output))
-	}
-}
-
-// text returns an output as text. A list has one line for each element.
-func text(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case []string:
-		return strings.Join(v, "\n")
-	case fmt.Stringer:
-		return v.String()
-	}
-	return fmt.Sprint(v)
 }
 
 // count returns a number with its noun.

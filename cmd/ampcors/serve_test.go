@@ -25,9 +25,7 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
 	write := func(publisher string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(`{"publishers": ["`+publisher+`"], "credentialed": true}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, `{"publishers": ["`+publisher+`"], "credentialed": true}`)
 	}
 	write("www.example.com")
 	s := serve(t, "--config", file, "--metrics", "127.0.0.1:0")
@@ -109,25 +107,11 @@ func TestReadiness(t *testing.T) {
 
 func TestTheLogIsJSON(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var log servertest.Buffer
-	root := newRoot()
-	root.SetArgs([]string{"serve-authz", "--proxy", "nginx", "--listen", "127.0.0.1:0", "--config", file, "--log-format", "json"})
-	root.SetErr(&log)
-	ended := make(chan int, 1)
-	go func() { ended <- execute(ctx, root) }()
-	for !strings.Contains(log.String(), `"msg":"ampcors: answering","proxy":"nginx"`) {
-		time.Sleep(time.Millisecond)
-	}
-	noteFlags(root)
-	cancel()
-	<-ended
-	for line := range strings.Lines(log.String()) {
+	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["www.example.com"]}`)
+	s := serve(t, "--config", file, "--log-format", "json")
+	s.stop()
+	<-s.code
+	for line := range strings.Lines(s.log.String()) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("%s", line)
 		}
@@ -157,7 +141,7 @@ func serve(t *testing.T, args ...string) *serving {
 	root.SetErr(s.log)
 	go func() { s.code <- execute(ctx, root) }()
 	s.within(t, "it listens", func() bool {
-		if m := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(s.log.String()); m != nil {
+		if m := regexp.MustCompile(`"?address"?[=:]"?([^\s"]+)`).FindStringSubmatch(s.log.String()); m != nil {
 			s.url = "http://" + m[1]
 		}
 		return s.url != ""
@@ -204,14 +188,7 @@ func (s *serving) ask(t *testing.T, origin string) int {
 
 func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	good := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(good, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	asked := filepath.Join(t.TempDir(), "asked.json")
-	if err := os.WriteFile(asked, []byte(`{"publishers": ["www.example.com"], "source": {"ttl": "1m"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	good := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["www.example.com"]}`)
 	for _, test := range []struct {
 		name string
 		args []string
@@ -222,9 +199,6 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 		{name: "no file", args: []string{"--proxy", "nginx"}, code: exitUsage, err: "config"},
 		{name: "unknown proxy", args: []string{"--proxy", "apache", "--config", good}, code: exitUsage, err: "nginx"},
 		{name: "missing file", args: []string{"--proxy", "nginx", "--config", good + "x"}, code: exitUsage, err: "cannot be read"},
-		{name: "a table without a database", args: []string{"--proxy", "nginx", "--config", good, "--table", "sites"}, code: exitUsage, err: "AMPCORS_DATABASE"},
-		{name: "a source without a database", args: []string{"--proxy", "nginx", "--config", asked}, code: exitUsage,
-			err: "no database is named; want a database, or remove it; if publishers are looked up in a database, use --database or AMPCORS_DATABASE"},
 		{name: "another database", args: []string{"--proxy", "nginx", "--config", good, "--database", "redis://:secret@127.0.0.1"},
 			code: exitUsage, err: "want a URL with postgres:// or mysql://"},
 		{name: "a flag of another name", args: []string{"--proxy", "nginx", "--config", good, "--address", "127.0.0.1:1"}, code: exitUsage,
@@ -244,10 +218,7 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 func TestServeAuthzClosesDeadConnections(t *testing.T) { // not parallel: it changes the limits
 	defer func(read, write, idle time.Duration) { readTimeout, writeTimeout, idleTimeout = read, write, idle }(readTimeout, writeTimeout, idleTimeout)
 	readTimeout, writeTimeout, idleTimeout = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
-	file := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(file, []byte(`{"publishers": ["www.example.com"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["www.example.com"]}`)
 	s := serve(t, "--config", file, "--metrics", "127.0.0.1:0")
 	for _, address := range []string{strings.TrimPrefix(s.url, "http://"), s.metrics()} {
 		conn, err := net.Dial("tcp", address)

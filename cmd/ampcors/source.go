@@ -125,15 +125,13 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 	err = cmp.Or(d.checkEscapes(), err)
 	p.table = complete
 	p.table.Placeholder = "" // the driver's
-	switch {
-	case err != nil:
-	case d.isMySQL():
+	if d.isMySQL() {
 		p.dialect = mysqlDialect
-		p.db, err = d.mysql()
-	default:
-		if err = pgsource.CheckConnString(d.address()); err == nil {
-			p.db, err = sql.Open("pgx", d.address())
-		}
+	} else if err == nil {
+		err = pgsource.CheckConnString(d.address())
+	}
+	if err == nil {
+		p.db, err = d.opened()
 	}
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package gatewaytest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,7 +25,7 @@ const PublisherHeader = "Ampcors-Publisher"
 var Source = source.Database{
 	PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) {
 		if strings.HasPrefix(domain, "down") {
-			return false, errors.New("the database is down")
+			return false, mwtest.ErrDown
 		}
 		return domain == "www.source.example", nil
 	}),
@@ -35,20 +34,13 @@ var Source = source.Database{
 // NewMiddleware returns a Middleware with the configuration that the gateway must have.
 func NewMiddleware(t testing.TB) *ampcors.Middleware {
 	t.Helper()
-	asked, err := source.New(Source, source.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := mwtest.NewSource(t, Source)
 	t.Cleanup(asked.Close)
-	m, err := ampcors.New(ampcors.Config{
+	return mwtest.New(t, ampcors.Config{
 		Publishers: []string{"www.example.com", "*.news.example"}, Credentialed: true, RequestHeaders: []string{"X-Any"},
 		Email:  ampcors.Email{Senders: []string{"news@example.com"}},
 		Source: asked,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
 
 // Backend sets CORS headers of its own, which are wrong, and a Vary. It answers with what it
@@ -83,19 +75,16 @@ var headers = []string{
 }
 
 // A Limit is what a gateway cannot do.
-type Limit int
+type Limit string
 
-// The limits.
-const (
-	None           Limit = iota
-	NoPreflight503       // a preflight gets 403 in place of 503; a browser sees no difference
-)
+// NoPreflight503 is the limit of a gateway that answers 403 to a preflight in place of 503: a browser sees no difference.
+const NoPreflight503 Limit = "a preflight gets 403 in place of 503"
 
 // Compare sends requests of many kinds to the gateway, which must be in front of [Backend], and
 // to the Middleware with its guard, in front of the same. Through both, the backend must get the
 // same requests, and the client the same status, CORS headers and reason. A hint behind the reason may
 // be missing.
-func Compare(t *testing.T, gateway string, limit Limit) {
+func Compare(t *testing.T, gateway string, limits ...Limit) {
 	t.Helper()
 	server := httptest.NewServer(NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, _ := ampcors.DecisionFromContext(r.Context())
@@ -109,7 +98,7 @@ func Compare(t *testing.T, gateway string, limit Limit) {
 				t.Run(fmt.Sprint(origin, " ", method, " ", line), func(t *testing.T) {
 					got, want := call(t, gateway, origin, method, line), call(t, server.URL, origin, method, line)
 					isDenial := want.status == http.StatusForbidden || want.status == http.StatusServiceUnavailable
-					if isDenial && limit == NoPreflight503 && method == "OPTIONS" && strings.HasPrefix(line, "Access-Control-Request-Method") {
+					if isDenial && slices.Contains(limits, NoPreflight503) && method == "OPTIONS" && strings.HasPrefix(line, "Access-Control-Request-Method") {
 						want.status, got.body, want.body = http.StatusForbidden, "", ""
 					} else if isDenial && method != "HEAD" {
 						text, _, _ := strings.Cut(strings.TrimSuffix(want.body, "\n"), ";") // a hint may follow

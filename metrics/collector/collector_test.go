@@ -3,7 +3,6 @@ package collector_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -31,23 +30,17 @@ import (
 
 func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Source) {
 	t.Helper()
-	cache, err := source.New(source.Database{
+	cache := mwtest.NewSource(t, source.Database{
 		PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) {
 			if domain == "down.example" {
-				return false, errors.New("the database is down")
+				return false, mwtest.ErrDown
 			}
 			return domain == "www.source.example", nil
 		}),
 		Notify: func(func(domains ...string)) (stop func()) { return func() {} },
-	}, source.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	t.Cleanup(cache.Close)
-	m, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Caches: cacheurl.DefaultCaches()[:2], Source: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := mwtest.New(t, ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Caches: cacheurl.DefaultCaches()[:2], Source: cache})
 	return m, cache
 }
 
@@ -65,126 +58,58 @@ func TestTheCountsAreExported(t *testing.T) {
 		"https://down.example", "https://www-example-com.cdn.ampproject.org"} {
 		handle(m, origin)
 	}
-	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
 	c := collector.New(m, cache)
 	c.Filter = func() (int, time.Time) { return 7, time.Unix(1_700_000_000, 0) }
-	if err := registry.Register(c); err != nil {
-		t.Fatal(err)
-	}
-	const want = `
-# HELP ampcors_filter_built_timestamp_seconds When the list of the filter was made; 0 if there is none yet.
-# TYPE ampcors_filter_built_timestamp_seconds gauge
-ampcors_filter_built_timestamp_seconds 1.7e+09
-# HELP ampcors_filter_publishers Publishers in the filter, if there is one.
-# TYPE ampcors_filter_publishers gauge
-ampcors_filter_publishers 7
-# HELP ampcors_cache_requests_total Allowed requests of publishers' pages on an AMP Cache.
-# TYPE ampcors_cache_requests_total counter
-ampcors_cache_requests_total{cache="bing"} 0
-ampcors_cache_requests_total{cache="google"} 1
-# HELP ampcors_listed_publishers Publishers and patterns in the configuration in force.
-# TYPE ampcors_listed_publishers gauge
-ampcors_listed_publishers 2
-# HELP ampcors_source_lookups_total Lookups of the Source, by their result: ok or error.
-# TYPE ampcors_source_lookups_total counter
-ampcors_source_lookups_total{result="error"} 1
-ampcors_source_lookups_total{result="ok"} 2
-# HELP ampcors_source_entries Answers in memory: publishers, negatives and prefixes.
-# TYPE ampcors_source_entries gauge
-ampcors_source_entries{kind="negatives"} 1
-ampcors_source_entries{kind="prefixes"} 0
-ampcors_source_entries{kind="publishers"} 1
-# HELP ampcors_source_listening 1 if changes of the Source are reported, as far as it knows; 0 if not now. Missing if the Source cannot report changes.
-# TYPE ampcors_source_listening gauge
-ampcors_source_listening 1
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ampcors_listed_publishers", "ampcors_source_lookups_total",
-		"ampcors_source_entries", "ampcors_source_listening", "ampcors_filter_publishers", "ampcors_filter_built_timestamp_seconds", "ampcors_cache_requests_total"); err != nil {
-		t.Error(err)
-	}
-	// Package metrics writes the same, for programs without a library of Prometheus.
-	answer := httptest.NewRecorder()
-	metrics.Handler(func() metrics.Counts {
+	registry, text := gather(t, c, func() metrics.Counts {
 		counts := metrics.Of(m, cache, nil)
 		counts.Filter = &metrics.Filter{Publishers: 7, BuiltAt: time.Unix(1_700_000_000, 0)}
 		return counts
-	}).ServeHTTP(answer, nil)
-	text, process, _ := strings.Cut(answer.Body.String(), "# HELP process_start_time_seconds ") // which Prometheus' own library has
-	if !strings.Contains(process, "\nprocess_start_time_seconds 1") {
-		t.Errorf("%s", process)
-	}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(text)); err != nil {
-		t.Error(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts := make(map[string]float64)
-	hasWaits := false
-	for _, family := range families {
-		if family.GetName() == "ampcors_source_wait_seconds" {
-			hasWaits = true
-			if waits := family.GetMetric()[0].GetHistogram(); len(waits.GetBucket()) != len(source.WaitBounds()) || waits.GetSampleCount() != 3 ||
-				waits.GetSampleSum() <= 0 {
-				t.Errorf("waits: %v; want 3", waits)
-			}
-		}
-		if family.GetName() != "ampcors_decisions_total" {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			labels := make(map[string]string)
-			for _, label := range metric.GetLabel() {
-				labels[label.GetName()] = label.GetValue()
-			}
-			counts[labels["reason"]+" "+labels["allowed"]] = metric.GetCounter().GetValue()
-		}
-	}
-	if !hasWaits {
-		t.Error("there are no waits")
-	}
-	for labels, want := range map[string]float64{"own_origin true": 2, "unknown_host false": 2, "source_unavailable false": 1, "null_origin false": 0} {
-		if got, ok := counts[labels]; !ok || got != want {
-			t.Errorf("%s: %v, %t; want %v", labels, got, ok, want)
-		}
+	}, `ampcors_filter_built_timestamp_seconds 1.7e+09`, `ampcors_filter_publishers 7`, `ampcors_listed_publishers 2`,
+		`ampcors_cache_requests_total{cache="bing"} 0`, `ampcors_cache_requests_total{cache="google"} 1`,
+		`ampcors_decisions_total{allowed="true",reason="own_origin"} 2`, `ampcors_decisions_total{allowed="false",reason="unknown_host"} 2`,
+		`ampcors_decisions_total{allowed="false",reason="source_unavailable"} 1`, `ampcors_decisions_total{allowed="false",reason="null_origin"} 0`,
+		`ampcors_source_lookups_total{result="error"} 1`, `ampcors_source_lookups_total{result="ok"} 2`,
+		`ampcors_source_entries{kind="negatives"} 1`, `ampcors_source_entries{kind="prefixes"} 0`, `ampcors_source_entries{kind="publishers"} 1`,
+		`ampcors_source_listening 1`, `ampcors_source_wait_seconds_count 3`)
+	if strings.Contains(text, "_wait_seconds_sum 0\n") || strings.Count(text, "_wait_seconds_bucket{") != len(source.WaitBounds())+1 {
+		t.Errorf("the waits are wrong:\n%s", text)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
 }
 
+// gather returns what the Collector exports, and the same in the text of package metrics, which must have these lines.
+func gather(t *testing.T, c *collector.Collector, counts func() metrics.Counts, lines ...string) (*prometheus.Registry, string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry() // it checks Describe and Collect against each other
+	if err := registry.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	metrics.Handler(counts).ServeHTTP(answer, nil)
+	text, process, _ := strings.Cut(answer.Body.String(), "# HELP process_start_time_seconds ") // which Prometheus' own library has
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(text)); err != nil {
+		t.Error(err)
+	}
+	for _, line := range append(lines, "process_start_time_seconds 1") {
+		if !strings.Contains(text+process, "\n"+line) {
+			t.Errorf("there is no %s in\n%s", line, text)
+		}
+	}
+	return registry, text
+}
+
 // Each count has the name and the label that the dashboard uses.
 func TestEachCountOfASourceIsExported(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewPedanticRegistry()
-	stats := source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, Busy: 6, CircuitOpen: 7, Stale: 10, Waiting: 11}
-	if err := registry.Register(collector.NewFunc(func() metrics.Counts { return metrics.Counts{Source: &stats} })); err != nil {
-		t.Fatal(err)
+	counts := func() metrics.Counts {
+		return metrics.Counts{Source: &source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, Busy: 6, CircuitOpen: 7, Stale: 10, Waiting: 11}}
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(map[string]float64)
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			name := strings.TrimPrefix(family.GetName(), "ampcors_source_")
-			for _, label := range metric.GetLabel() {
-				name += " " + label.GetValue()
-			}
-			got[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-		}
-	}
-	for name, want := range map[string]float64{
-		"lookups_total ok": 6, "lookups_total error": 3, "refreshes_total": 2, "waiting_lookups": 11,
-		"avoided_lookups_total coalesced": 4, "avoided_lookups_total stale": 10,
-		"rejected_lookups_total busy": 6, "rejected_lookups_total circuit_open": 7,
-	} {
-		if value, ok := got[name]; !ok || value != want {
-			t.Errorf("%s is %v, %t; want %v", name, value, ok, want)
-		}
-	}
+	gather(t, collector.NewFunc(counts), counts, `ampcors_source_lookups_total{result="ok"} 6`, `ampcors_source_lookups_total{result="error"} 3`,
+		`ampcors_source_refreshes_total 2`, `ampcors_source_waiting_lookups 11`, `ampcors_source_avoided_lookups_total{by="coalesced"} 4`,
+		`ampcors_source_avoided_lookups_total{by="stale"} 10`, `ampcors_source_rejected_lookups_total{by="busy"} 6`,
+		`ampcors_source_rejected_lookups_total{by="circuit_open"} 7`)
 }
 
 // Whatever clients send, the number of time series stays the same.
@@ -252,17 +177,9 @@ func TestTheWatchersFileIsExported(t *testing.T) {
 // The dashboard and the rules name metrics and labels that exist.
 func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	c := collector.New(newMiddleware(t))
-	descs := make(chan *prometheus.Desc, 100)
-	c.Describe(descs)
-	close(descs)
 	labels := make(map[string][]string)
-	for d := range descs {
-		m := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{([\w,]*)\}`).FindStringSubmatch(d.String())
-		if m == nil {
-			t.Fatal(d)
-		}
-		labels[m[1]] = append(strings.Split(m[2], ","), "instance")
+	for _, m := range metrics.Metrics() {
+		labels[m.Name] = append(slices.Clone(m.Labels), "instance")
 	}
 	for _, name := range []string{"../dashboard.json", "../alerts.yml"} {
 		data, err := os.ReadFile(name)

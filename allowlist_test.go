@@ -114,7 +114,8 @@ func TestANameTableFindsEachNameAndNoOther(t *testing.T) {
 		}
 		l := newNameTable(n)
 		for i := range n {
-			if !l.add(name(i)) || l.add(name(i/2)) {
+			l.add(name(i))
+			if l.add(name(i / 2)); l.len() != i+1 {
 				t.Fatalf("of %d: name %d is there already, or name %d is not", n, i, i/2)
 			}
 			if got := l.name(uint32(i)); got != name(i) {

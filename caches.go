@@ -27,7 +27,7 @@ type reservedHost struct {
 // A cacheHost recognizes the origins of one AMP Cache.
 type cacheHost struct {
 	id, domain string
-	counter    int // index into the counts of a tally
+	counts     *cacheCounters // set before a request is decided
 }
 
 // newHosts returns the hosts of trusted caches. The reserved hosts are the domains and the third-party frame
@@ -47,19 +47,14 @@ func newHosts(trusted []cacheurl.Cache) hosts {
 	return h
 }
 
-// reservedFor returns the reserved host whose domain is host or contains it.
-func (h *hosts) reservedFor(host string) (*reservedHost, bool) {
+// reservedFor returns the reserved host whose domain is host or contains it, or nil.
+func (h *hosts) reservedFor(host string) *reservedHost {
 	for i := range h.reserved {
 		if domains.IsOrIsBelow(host, h.reserved[i].domain) {
-			return &h.reserved[i], true
+			return &h.reserved[i]
 		}
 	}
-	return nil, false
-}
-
-func (h *hosts) isReserved(host string) bool {
-	_, reserved := h.reservedFor(host)
-	return reserved
+	return nil
 }
 
 // split cuts the domain of a trusted AMP Cache off the host of an origin, and returns the domain prefix: "" for

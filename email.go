@@ -64,8 +64,7 @@ const (
 
 // An emailPolicy is a compiled Email: which senders and mail clients may call.
 type emailPolicy struct {
-	senders map[string]struct{} // whole addresses, the domain in lower-case ASCII
-	domains map[string]struct{} // domains at which every address is allowed
+	senders map[string]struct{} // addresses, and "*@" with a domain at which each is allowed; the domain in lower-case ASCII
 	clients map[string]struct{} // origins
 }
 
@@ -74,15 +73,7 @@ func newEmailPolicy(senders, clients []string) *emailPolicy {
 	if clients == nil {
 		clients = []string{"https://mail.google.com"}
 	}
-	e := &emailPolicy{senders: make(map[string]struct{}), domains: make(map[string]struct{}), clients: setOf(clients)}
-	for _, address := range senders {
-		if domain, all := strings.CutPrefix(address, "*@"); all {
-			e.domains[domain] = struct{}{}
-		} else {
-			e.senders[address] = struct{}{}
-		}
-	}
-	return e
+	return &emailPolicy{senders: setOf(senders), clients: setOf(clients)}
 }
 
 // A sender is what a request says of the email that makes it.
@@ -171,7 +162,7 @@ func (e *emailPolicy) decide(address string) Reason {
 	if _, p := domains.Check(domain); p != nil {
 		return ReasonNoEmailSender
 	}
-	if _, ok := e.domains[domain]; ok {
+	if _, ok := e.senders["*@"+domain]; ok { // no request names this sender: "*" is no isLocalPart
 		return ReasonEmail
 	}
 	if _, ok := e.senders[address[:at+1]+domain]; ok {

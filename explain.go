@@ -147,7 +147,7 @@ func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 		e.step("cache", false, host, "As a host name, this "+v.claim.problem.Reason+". An origin has no path and no user information. One with a port is allowed only by Origins.")
 		return
 	}
-	if reserved, ok := p.hosts.reservedFor(host); ok && reserved.isCache {
+	if reserved := p.hosts.reservedFor(host); reserved != nil && reserved.isCache {
 		e.step("cache", false, "none", fmt.Sprintf("It is below %s, an AMP Cache that is not among those trusted here.", reserved.domain))
 		return
 	}

@@ -132,7 +132,7 @@ func (id *identity) ask(p *policy, publishers *source.Source, c *caller, cl *cla
 // set records the Source's answer, unless it names a reserved host. The Source may have that from a Middleware
 // that trusts other AMP Caches, or from a hash prefix.
 func (id *identity) set(p *policy, answer source.Answer) {
-	if p.hosts.isReserved(answer.Publisher) {
+	if p.hosts.reservedFor(answer.Publisher) != nil {
 		return
 	}
 	id.name, id.err = answer.Publisher, answer.Err

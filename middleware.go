@@ -36,7 +36,7 @@ func (m *Middleware) Reconfigure(cfg Config) error {
 	}
 	for i := range p.hosts.caches {
 		c := &p.hosts.caches[i]
-		c.counter = m.tally.ofCache(c.id)
+		c.counts = m.tally.ofCache(c.id)
 	}
 	m.policy.Store(p)
 	return nil
@@ -118,7 +118,12 @@ func (m *Middleware) Handle(w http.ResponseWriter, r *http.Request) (d Decision,
 func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) (proceed bool) {
 	p := m.current()
 	p.judge(v, r)
-	m.tally.count(v.reason, v.claim.cache)
+	switch v.reason {
+	case ReasonCacheOrigin, ReasonCacheOriginHash:
+		v.claim.cache.counts.counters[v.reason].Add(1)
+	default:
+		m.tally.others[v.reason].Add(1)
+	}
 	if p.cfg.Observe != nil {
 		p.cfg.Observe(r, v.decision())
 	}

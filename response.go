@@ -197,20 +197,10 @@ func addVary(h http.Header, vary []string) {
 	}
 	line := strings.Join(before, ", ")
 	for member := range strings.SplitSeq(vary[0], ", ") {
-		if !hasMember(before, member) {
+		if !header.HasMember(before, member) {
 			line += ", " + member
 		}
 	}
 	vary[0] = line
 	h["Vary"] = vary
-}
-
-// hasMember reports whether the lines of a list header have a member.
-func hasMember(lines []string, member string) bool {
-	for m := range header.Members(lines) {
-		if strings.EqualFold(m, member) {
-			return true
-		}
-	}
-	return false
 }

@@ -234,15 +234,6 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	}
 }
 
-func TestALongVaryIsKept(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("A, ", 1<<18) + "A"
-	rec := behind(t, mwtest.Config(), &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)}, "Vary: "+long)
-	if got := rec.Header()["Vary"]; len(got) != 1 || got[0] != long+", Origin" {
-		t.Errorf("%d lines", len(got))
-	}
-}
-
 // TestADenialBehindAHandlerThatCompresses: its Content-Encoding
 // stays.
 func TestADenialBehindAHandlerThatCompresses(t *testing.T) {

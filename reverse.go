@@ -150,7 +150,7 @@ func (cl *claim) check() {
 // check punycode takes long.
 func (cl *claim) checkAll(h *hosts) {
 	cl.check()
-	if cl.problem == nil && h.isReserved(cl.domain()) {
+	if cl.problem == nil && h.reservedFor(cl.domain()) != nil {
 		cl.problem = problemReserved
 	}
 	if cl.aLabel && cl.problem == nil {

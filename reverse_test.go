@@ -49,15 +49,3 @@ func TestALongDomainOfAShortPrefix(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
-
-// The last letter of a hash prefix holds one bit of the hash, so it is "a" or "q". Only one of the two
-// gives the publisher's hash.
-func TestAHashIsDecidedByItsOneSpelling(t *testing.T) {
-	hash := mwtest.Hash("example.com")
-	m := mwtest.New(t, ampcors.Config{Publishers: []string{"example.com"}})
-	for _, end := range []string{"a", "q"} {
-		if d := m.CheckOrigin("https://" + hash[:51] + end + ".cdn.ampproject.org"); d.Allowed != strings.HasSuffix(hash, end) {
-			t.Errorf("the hash of example.com with %s at its end: %s", end, d.Reason)
-		}
-	}
-}

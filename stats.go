@@ -1,7 +1,6 @@
 package ampcors
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,35 +51,23 @@ type cacheCounters struct {
 // module bench, has what that costs.
 type tally struct {
 	mu     sync.Mutex
-	caches atomic.Pointer[[]*cacheCounters] // of each AMP Cache that was ever trusted; the slice never changes
-	_      [128]byte                        // keeps what each request reads off the cache lines that it writes
-	others counters                         // of all other requests
+	caches []*cacheCounters // of each AMP Cache that was ever trusted
+	_      [128]byte        // keeps the Middleware's policy, which each request reads, off the cache lines that it writes
+	others counters         // of all other requests
 }
 
-// ofCache returns the index of an AMP Cache's counters. A cache that was trusted before keeps its counters.
-func (t *tally) ofCache(id string) int {
+// ofCache returns the counters of an AMP Cache. One that was trusted before keeps its counters.
+func (t *tally) ofCache(id string) *cacheCounters {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var caches []*cacheCounters
-	if known := t.caches.Load(); known != nil {
-		caches = *known
+	for _, c := range t.caches {
+		if c.id == id {
+			return c
+		}
 	}
-	if i := slices.IndexFunc(caches, func(c *cacheCounters) bool { return c.id == id }); i >= 0 {
-		return i
-	}
-	caches = append(slices.Clone(caches), &cacheCounters{id: id})
-	t.caches.Store(&caches)
-	return len(caches) - 1
-}
-
-// count counts a decision. cache is the AMP Cache of the request's Origin; nil if there is none.
-func (t *tally) count(r Reason, cache *cacheHost) {
-	switch r {
-	case ReasonCacheOrigin, ReasonCacheOriginHash:
-		(*t.caches.Load())[cache.counter].counters[r].Add(1)
-	default:
-		t.others[r].Add(1)
-	}
+	c := &cacheCounters{id: id}
+	t.caches = append(t.caches, c)
+	return c
 }
 
 // stats returns the counts so far.
@@ -89,13 +76,11 @@ func (t *tally) stats() Stats {
 	t.others.addTo(s.Requests)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if caches := t.caches.Load(); caches != nil {
-		for _, c := range *caches {
-			if n := c.addTo(s.Requests); n > c.seen {
-				c.seen, c.last = n, time.Now()
-			}
-			s.Caches[c.id] = CacheStats{c.seen, c.last}
+	for _, c := range t.caches {
+		if n := c.addTo(s.Requests); n > c.seen {
+			c.seen, c.last = n, time.Now()
 		}
+		s.Caches[c.id] = CacheStats{c.seen, c.last}
 	}
 	return s
 }

@@ -167,7 +167,7 @@ func (p *publisher) parse(h *hosts, allowsPublicSuffix bool) *badvalue.Error {
 
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
 func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *domains.Problem {
-	if host, ok := h.reservedFor(domain); ok {
+	if host := h.reservedFor(domain); host != nil {
 		p := &domains.Problem{Code: badvalue.Reserved, Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
 			Want: "the domain whose documents the cache serves"}
 		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
@@ -303,7 +303,7 @@ func (v *validation) email(cfg Email) {
 	}
 	for i, client := range cfg.Clients {
 		p := domains.CheckOrigin(client)
-		if v.hosts.isReserved(domains.HostOf(client)) {
+		if v.hosts.reservedFor(domains.HostOf(client)) != nil {
 			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
 		}
 		if p != nil {

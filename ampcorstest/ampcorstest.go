@@ -24,6 +24,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/header"
 )
 
 // A Route is what [Check] asks for.
@@ -111,32 +112,23 @@ func Check(h http.Handler, route Route) error {
 
 // originsOf returns origins of the publisher's pages, the likely one first, and that of a page of another publisher.
 func originsOf(route Route) (allowed []string, forbidden string, err error) {
+	own, err := cacheurl.CanonicalDomain(route.Publisher)
+	if err != nil {
+		return nil, "", err
+	}
 	caches := route.Caches
 	if caches == nil {
 		caches = cacheurl.DefaultCaches()
 	}
 	if route.Origin != "" || len(caches) == 0 {
-		if _, err := cacheurl.CanonicalDomain(route.Publisher); err != nil {
-			return nil, "", err
-		}
-		return []string{cmp.Or(route.Origin, "https://"+route.Publisher)}, "https://" + evil, nil
+		return []string{cmp.Or(route.Origin, "https://"+own)}, "https://" + evil, nil
 	}
 	caches = caches[:min(2, len(caches))]
-	if allowed, err = cacheurl.Origins(route.Publisher, caches...); err != nil {
+	if allowed, err = cacheurl.Origins(own, caches...); err != nil {
 		return nil, "", err
 	}
-	hash, err := cacheurl.HashPrefix(route.Publisher)
-	if err != nil {
-		return nil, "", err
-	}
-	own, err := cacheurl.CanonicalDomain(route.Publisher)
-	if err != nil {
-		return nil, "", err
-	}
-	others, err := cacheurl.Origins(evil, caches[0])
-	if err != nil {
-		return nil, "", err
-	}
+	hash, _ := cacheurl.HashPrefix(own) // no errors, because own and caches are valid
+	others, _ := cacheurl.Origins(evil, caches[0])
 	return append(allowed, "https://"+hash+"."+caches[0].CacheDomain, "https://"+own), others[0], nil
 }
 
@@ -178,7 +170,7 @@ func (c *checker) preflight(origin string) bool {
 // headers checks the CORS headers of a response for a publisher's page.
 func (c *checker) headers(name string, w *httptest.ResponseRecorder, origin string) {
 	values := w.Header().Values("Access-Control-Allow-Origin")
-	switch vary := strings.Join(w.Header().Values("Vary"), ", "); {
+	switch vary := w.Header().Values("Vary"); {
 	case len(values) == 0:
 		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, or the handler removes the header", name, w.Code)
 	case len(values) > 1:
@@ -186,8 +178,8 @@ func (c *checker) headers(name string, w *httptest.ResponseRecorder, origin stri
 	case values[0] != origin:
 		c.report("%s has Access-Control-Allow-Origin %q; want %q: something behind the Middleware replaces the header; package guard prevents it",
 			name, values[0], origin)
-	case !hasMember(vary, "Origin"):
-		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware replaces the header; package guard prevents it", name, vary)
+	case !header.HasMember(vary, "Origin") && !header.HasMember(vary, "*"):
+		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware replaces the header; package guard prevents it", name, strings.Join(vary, ", "))
 	case c.route.Credentialed && w.Header().Get("Access-Control-Allow-Credentials") != "true":
 		c.report("%s has no Access-Control-Allow-Credentials, so that a page that sends cookies cannot read it; want Config.Credentialed", name)
 	}
@@ -285,16 +277,6 @@ func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
-}
-
-// hasMember reports whether a list header has a member, or "*".
-func hasMember(list, member string) bool {
-	for m := range strings.SplitSeq(list, ",") {
-		if m = strings.TrimSpace(m); m == "*" || strings.EqualFold(m, member) {
-			return true
-		}
-	}
-	return false
 }
 
 func origins(w *httptest.ResponseRecorder) string {

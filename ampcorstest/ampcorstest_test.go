@@ -14,16 +14,13 @@ import (
 	"github.com/ampcors/ampcors/ampcorstest"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/guard"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
 func newMiddleware(t testing.TB, cfg ampcors.Config) *ampcors.Middleware {
 	t.Helper()
 	cfg.Publishers, cfg.Methods = []string{"www.example.com"}, []string{"PUT"}
-	mw, err := ampcors.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mw
+	return mwtest.New(t, cfg)
 }
 
 // router has a route that writes, and one that does not.
@@ -64,9 +61,11 @@ func TestARightPartOfAMuxPasses(t *testing.T) {
 		mux := http.NewServeMux()
 		mux.Handle("/api/", newMiddleware(t, ampcors.Config{Caches: caches}).Wrap(api))
 		for _, missing := range []string{"", "/api/nothing"} {
-			route := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/quiet", Origin: origin, Missing: missing, Ran: takeRan}
-			if err := ampcorstest.Check(mux, route); err != nil {
-				t.Errorf("%+v: %v", route, err)
+			for _, route := range []ampcorstest.Route{{Publisher: "www.example.com", Origin: origin}, {Publisher: "WWW.example.com", Caches: caches}} {
+				route.Method, route.Path, route.Missing, route.Ran = "PUT", "/api/quiet", missing, takeRan
+				if err := ampcorstest.Check(mux, route); err != nil {
+					t.Errorf("%+v: %v", route, err)
+				}
 			}
 		}
 	}

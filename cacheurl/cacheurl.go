@@ -1,7 +1,6 @@
 package cacheurl
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -334,11 +333,7 @@ func IsOnCache(rawURL string, caches ...Cache) bool {
 // publisher domain.
 func belongsTo(prefix, domain string) bool {
 	of, err := PublisherDomain(prefix)
-	if errors.Is(err, ErrHashPrefix) {
-		hash, err := HashPrefix(domain)
-		return err == nil && hash == prefix
-	}
-	return err == nil && of == domain
+	return err == nil && of == domain || prefix == prefixes.Hash(domain)
 }
 
 // GuessType returns the content type that the extension of a publisher's URL suggests:

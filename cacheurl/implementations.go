@@ -20,13 +20,7 @@ type implementation struct {
 }
 
 var implementations = []implementation{
-	{"ampcors", func(domain string) string {
-		prefix, err := DomainPrefix(domain)
-		if err != nil {
-			return ""
-		}
-		return prefix
-	}},
+	{"ampcors", prefixes.Combined},
 	{"toolbox-cache-url", toolboxPrefix},
 	{"amppackager", amppackagerPrefix},
 	{"snowflake", func(domain string) string {

@@ -117,7 +117,11 @@ func (w writer) ReadFrom(src io.Reader) (int64, error) {
 	if err != nil || n < beginning {
 		return n, err
 	}
-	more, err := io.Copy(w.ResponseWriter, src)
+	var rest io.Writer = struct{ io.Writer }{w} // of a handler that compresses, for example, and still keeps the headers
+	if _, ok := w.ResponseWriter.(io.ReaderFrom); ok {
+		rest = w.ResponseWriter // the server's, which has sent them
+	}
+	more, err := io.Copy(rest, src)
 	return n + more, err
 }
 

@@ -15,20 +15,12 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/header"
-)
-
-const (
-	cacheOrigin = "https://www-example-com.cdn.ampproject.org"
-	evilOrigin  = "https://evil-example.cdn.ampproject.org"
+	"github.com/ampcors/ampcors/internal/mwtest"
 )
 
 func middleware(t testing.TB) *ampcors.Middleware {
 	t.Helper()
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true, ResponseHeaders: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mw
+	return mwtest.New(t, ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true, ResponseHeaders: []string{}})
 }
 
 // get sends a request to a real server, and returns its answer and the body.
@@ -68,7 +60,7 @@ func decided(h http.Header) http.Header {
 
 func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 	t.Parallel()
-	granted := http.Header{"Vary": {"Outer, Origin, Accept"}, "Access-Control-Allow-Origin": {cacheOrigin}, "Access-Control-Allow-Credentials": {"true"}}
+	granted := http.Header{"Vary": {"Outer, Origin, Accept"}, "Access-Control-Allow-Origin": {mwtest.CacheOrigin}, "Access-Control-Allow-Credentials": {"true"}}
 	plain := http.Header{"Vary": {"Outer, Origin, Accept"}}
 	spoil := func(h http.Header) {
 		h.Set("Vary", "Accept")
@@ -124,7 +116,7 @@ func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 				w.Header().Set("Vary", "Outer")
 				guarded.ServeHTTP(w, r)
 			})
-			for origin, want := range map[string]http.Header{cacheOrigin: granted, "": plain} {
+			for origin, want := range map[string]http.Header{mwtest.CacheOrigin: granted, "": plain} {
 				t.Run(origin, func(t *testing.T) {
 					resp, body := get(t, outer, "GET", origin)
 					if got := decided(resp.Header); !reflect.DeepEqual(got, want) {
@@ -135,7 +127,7 @@ func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 					}
 				})
 			}
-			if resp, _ := get(t, outer, "GET", evilOrigin); resp.StatusCode != 403 {
+			if resp, _ := get(t, outer, "GET", mwtest.EvilOrigin); resp.StatusCode != 403 {
 				t.Errorf("another publisher: status %d", resp.StatusCode)
 			}
 		})
@@ -185,30 +177,12 @@ func TestHijackingWorks(t *testing.T) {
 				}
 				defer conn.Close()
 				fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhijacked")
-			}))), "GET", cacheOrigin)
+			}))), "GET", mwtest.CacheOrigin)
 			if body != "hijacked" {
 				t.Errorf("%q", body)
 			}
 		})
 	}
-}
-
-// The wrapped ResponseWriter implements only what the server's ResponseWriter implements.
-func TestNoInterfaceIsAdded(t *testing.T) {
-	t.Parallel()
-	rec := httptest.NewRecorder() // it can flush, but not hijack
-	middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, flushes := w.(http.Flusher)
-		_, hijacks := w.(http.Hijacker)
-		_, pushes := w.(http.Pusher)
-		unwrapper, unwraps := w.(interface{ Unwrap() http.ResponseWriter })
-		if !flushes || hijacks || pushes || !unwraps || unwrapper.Unwrap() != rec {
-			t.Errorf("flushes %t, hijacks %t, pushes %t, unwraps %t", flushes, hijacks, pushes, unwraps)
-		}
-		if err := http.NewResponseController(w).SetReadDeadline(time.Now()); err == nil {
-			t.Error("a recorder accepts a deadline")
-		}
-	}))).ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
 }
 
 // An outer handler's ResponseWriter may have no Flush, but unwrap to one that has it.
@@ -220,60 +194,6 @@ type onlyFlushError struct{ http.ResponseWriter }
 
 func (w onlyFlushError) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-func TestNoFlushBypassesTheGuard(t *testing.T) {
-	t.Parallel()
-	guarded := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Error(err)
-		}
-	})))
-	for name, wrap := range map[string]func(http.ResponseWriter) http.ResponseWriter{
-		"only unwraps":    func(w http.ResponseWriter) http.ResponseWriter { return onlyUnwraps{w} },
-		"only FlushError": func(w http.ResponseWriter) http.ResponseWriter { return onlyFlushError{w} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(wrap(w), r) }), "GET", cacheOrigin)
-			if got := resp.Header["Access-Control-Allow-Origin"]; !reflect.DeepEqual(got, []string{cacheOrigin}) {
-				t.Errorf("%s: %q", name, got)
-			}
-		})
-	}
-}
-
-func TestAHandlerThatPanicsChangesNothing(t *testing.T) {
-	t.Parallel()
-	guarded := middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		w.Header().Set("Vary", "Accept")
-		panic("a defect")
-	})))
-	resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if recover() != nil {
-				http.Error(w, "a defect", http.StatusInternalServerError)
-			}
-		}()
-		guarded.ServeHTTP(w, r)
-	}), "GET", cacheOrigin)
-	if resp.StatusCode != 500 || resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || resp.Header.Get("Vary") != "Origin, Accept" {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
-	}
-}
-
-// The handler cannot change the guard's copy through headers sent with a 1xx status.
-func TestOverwritingAHeaderValueInPlaceChangesNothing(t *testing.T) {
-	t.Parallel()
-	resp, _ := get(t, middleware(t).Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusEarlyHints)
-		w.Header()["Access-Control-Allow-Origin"][0] = "*"
-		fmt.Fprint(w, "body")
-	}))), "GET", cacheOrigin)
-	if got := resp.Header.Get("Access-Control-Allow-Origin"); got != cacheOrigin {
-		t.Errorf("%q", got)
-	}
 }
 
 // Each single change of the headers is undone, whether or not there were CORS headers and Vary.
@@ -306,14 +226,14 @@ func TestEachChangeIsUndone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, request := range [][2]string{{"GET", cacheOrigin}, {"GET", ""}, {"OPTIONS", ""}} {
+			for _, request := range [][2]string{{"GET", mwtest.CacheOrigin}, {"GET", ""}, {"OPTIONS", ""}} {
 				resp, _ := get(t, mw.Wrap(Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					change(w.Header())
 					fmt.Fprint(w, "body")
 				}))), request[0], request[1])
 				want := http.Header{}
 				if request[1] != "" {
-					want = http.Header{acao: {cacheOrigin}, expose: {"AMP-Redirect-To"}}
+					want = http.Header{acao: {mwtest.CacheOrigin}, expose: {"AMP-Redirect-To"}}
 				}
 				got := http.Header{}
 				for key, values := range resp.Header {
@@ -331,29 +251,6 @@ func TestEachChangeIsUndone(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// http.TimeoutHandler sends the headers when the handler has returned.
-func TestAnOuterHandlerThatSendsHeadersLateGetsTheDecidedOnes(t *testing.T) {
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	late := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, "x")
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		w.Header().Set("Vary", "Accept")
-	})
-	r := httptest.NewRequest("GET", "/", nil)
-	r.Header.Set("Origin", "https://www.example.com")
-	rec := httptest.NewRecorder()
-	http.TimeoutHandler(mw.Wrap(Handler(late)), time.Minute, "").ServeHTTP(rec, r)
-	if got := rec.Header()["Access-Control-Allow-Origin"]; !slices.Equal(got, []string{"https://www.example.com"}) {
-		t.Errorf("Access-Control-Allow-Origin is %q", got)
-	}
-	if got := rec.Header()["Vary"]; !slices.Equal(got, []string{"Origin, Accept"}) {
-		t.Errorf("Vary is %q", got)
 	}
 }
 
@@ -387,8 +284,14 @@ func TestAHandlerFindsWhatTheServerCanDo(t *testing.T) {
 			if _, ok := got.(http.Hijacker); ok {
 				has = append(has, "Hijacker")
 			}
+			if _, ok := got.(http.Pusher); ok {
+				has = append(has, "Pusher")
+			}
 			if strings.Join(has, " ") != name {
 				t.Errorf("it implements %q", has)
+			}
+			if unwrapper, ok := got.(interface{ Unwrap() http.ResponseWriter }); !ok || unwrapper.Unwrap() != w {
+				t.Error("it does not unwrap to the server's")
 			}
 		})
 	}
@@ -435,11 +338,54 @@ func TestHeadersThatAreSentLateAreTheDecidedOnes(t *testing.T) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Vary", "Accept")
 	}
-	same := func(w http.ResponseWriter) http.ResponseWriter { return w }
+	same := func(h http.Handler) http.Handler { return h }
+	in := func(wrap func(http.ResponseWriter) http.ResponseWriter) func(http.Handler) http.Handler {
+		return func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(wrap(w), r) })
+		}
+	}
+	flush := func(w http.ResponseWriter, _ *http.Request) {
+		spoil(w)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+	}
 	for name, test := range map[string]struct {
-		outer   func(http.ResponseWriter) http.ResponseWriter
+		outer   func(http.Handler) http.Handler
 		handler http.HandlerFunc
 	}{
+		"flushed, by a writer that only unwraps": {in(func(w http.ResponseWriter) http.ResponseWriter { return onlyUnwraps{w} }), flush},
+		"flushed, by a writer that has only FlushError": {
+			in(func(w http.ResponseWriter) http.ResponseWriter { return onlyFlushError{w} }), flush,
+		},
+		"a value is overwritten in place after a 1xx": {same, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header()["Access-Control-Allow-Origin"][0] = "*"
+			fmt.Fprint(w, "body")
+		}},
+		"an outer TimeoutHandler sends them when the handler has returned": {
+			func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Minute, "") },
+			func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "x")
+				spoil(w)
+			},
+		},
+		"the handler panics": {
+			func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					defer func() {
+						if recover() != nil {
+							http.Error(w, "a defect", http.StatusInternalServerError)
+						}
+					}()
+					h.ServeHTTP(w, r)
+				})
+			},
+			func(w http.ResponseWriter, _ *http.Request) {
+				spoil(w)
+				panic("a defect")
+			},
+		},
 		"an empty body is copied": {same, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("")})
 			spoil(w)
@@ -449,9 +395,7 @@ func TestHeadersThatAreSentLateAreTheDecidedOnes(t *testing.T) {
 			_, _ = io.Copy(w, &lateReader{strings.NewReader("a body"), func() { spoil(w) }})
 		}},
 		"a flush that is not supported": {
-			func(w http.ResponseWriter) http.ResponseWriter {
-				return onlyUnwraps{struct{ http.ResponseWriter }{w}}
-			},
+			in(func(w http.ResponseWriter) http.ResponseWriter { return onlyUnwraps{struct{ http.ResponseWriter }{w}} }),
 			func(w http.ResponseWriter, _ *http.Request) {
 				if err := http.NewResponseController(w).Flush(); err == nil {
 					t.Error("it is supported")
@@ -460,8 +404,15 @@ func TestHeadersThatAreSentLateAreTheDecidedOnes(t *testing.T) {
 				_, _ = w.Write([]byte("x"))
 			},
 		},
+		"an outer writer keeps the beginning, and the body that is copied sets headers": {
+			in(func(w http.ResponseWriter) http.ResponseWriter { return &bufferingWriter{ResponseWriter: w} }),
+			func(w http.ResponseWriter, _ *http.Request) {
+				half := strings.Repeat("x", 600)
+				_, _ = io.Copy(w, io.MultiReader(strings.NewReader(half), &lateReader{strings.NewReader(half), func() { spoil(w) }}))
+			},
+		},
 		"an outer writer keeps the status": {
-			func(w http.ResponseWriter) http.ResponseWriter { return &bufferingWriter{ResponseWriter: w} },
+			in(func(w http.ResponseWriter) http.ResponseWriter { return &bufferingWriter{ResponseWriter: w} }),
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusOK)
 				spoil(w)
@@ -469,7 +420,7 @@ func TestHeadersThatAreSentLateAreTheDecidedOnes(t *testing.T) {
 			},
 		},
 		"an outer writer keeps the beginning": {
-			func(w http.ResponseWriter) http.ResponseWriter { return &bufferingWriter{ResponseWriter: w} },
+			in(func(w http.ResponseWriter) http.ResponseWriter { return &bufferingWriter{ResponseWriter: w} }),
 			func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write([]byte("x"))
 				spoil(w)
@@ -479,9 +430,8 @@ func TestHeadersThatAreSentLateAreTheDecidedOnes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			guarded := middleware(t).Wrap(Handler(test.handler))
-			resp, _ := get(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(test.outer(w), r) }), "GET", cacheOrigin)
-			if resp.Header.Get("Access-Control-Allow-Origin") != cacheOrigin || !strings.HasPrefix(resp.Header.Get("Vary"), "Origin") {
+			resp, _ := get(t, test.outer(middleware(t).Wrap(Handler(test.handler))), "GET", mwtest.CacheOrigin)
+			if resp.Header.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin || !strings.HasPrefix(resp.Header.Get("Vary"), "Origin") {
 				t.Errorf("%v", resp.Header)
 			}
 		})
@@ -497,7 +447,7 @@ func TestABodyIsCopiedWhole(t *testing.T) {
 			if n, err := io.Copy(w, struct{ io.Reader }{strings.NewReader(want)}); n != int64(length) || err != nil {
 				t.Errorf("%d of %d bytes, %v", n, length, err)
 			}
-		}))), "GET", cacheOrigin)
+		}))), "GET", mwtest.CacheOrigin)
 		if body != want {
 			t.Errorf("%d of %d bytes arrive", len(body), length)
 		}

@@ -30,3 +30,13 @@ func Members(lines []string) iter.Seq[string] {
 		}
 	}
 }
+
+// HasMember reports whether the lines of a list header have a member, in any case.
+func HasMember(lines []string, member string) bool {
+	for m := range Members(lines) {
+		if strings.EqualFold(m, member) {
+			return true
+		}
+	}
+	return false
+}

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ampcors/ampcors/badvalue"
@@ -56,9 +55,7 @@ type Config struct {
 type Client struct {
 	cfg  Config
 	http *http.Client
-
-	mu   sync.Mutex
-	sent []time.Time // the last requests, at most quota
+	sent chan struct{} // requests that count for the quota
 }
 
 // New returns a Client, or the problems of cfg, joined, each a *[badvalue.Error].
@@ -77,7 +74,7 @@ func New(cfg Config) (*Client, error) {
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	return &Client{cfg: cfg, http: outbound.Client(cfg.HTTPClient)}, nil
+	return &Client{cfg: cfg, http: outbound.Client(cfg.HTTPClient), sent: make(chan struct{}, quota)}, nil
 }
 
 // A Version is what the API says of a page.
@@ -199,27 +196,14 @@ func (c *Client) ask(ctx context.Context, pages []string) (a answer, err error) 
 	}
 }
 
-// waitForQuota waits until a request may be sent, and notes it.
+// waitForQuota waits until a request may be sent. Its place is free again when the quota allows another one.
 func (c *Client) waitForQuota(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		now := time.Now()
-		if len(c.sent) < quota {
-			c.sent = append(c.sent, now)
-			c.mu.Unlock()
-			return ctx.Err()
-		}
-		wait := c.sent[0].Add(quotaFor).Sub(now)
-		if wait <= 0 {
-			c.sent = append(c.sent[1:], now)
-		}
-		c.mu.Unlock()
-		if wait <= 0 {
-			return ctx.Err()
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return err
-		}
+	select {
+	case c.sent <- struct{}{}:
+		time.AfterFunc(quotaFor, func() { <-c.sent })
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -847,24 +847,6 @@ func TestVerifyNeedsHosts(t *testing.T) {
 	}
 }
 
-func TestVerifyFetchesTheFileOfKeyLocation(t *testing.T) {
-	t.Parallel()
-	asked := ""
-	c := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked += r.Host + r.RequestURI + " "
-		plain(string(testKey))(w, r)
-	}), func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/catalog/indexnow.txt") })
-	if err := c.Verify(t.Context()); err != nil || asked != "www.example.com/catalog/indexnow.txt " {
-		t.Errorf("asked for %s: %v", asked, err)
-	}
-	if err := c.Verify(t.Context(), "www.example.com"); err != nil {
-		t.Error(err)
-	}
-	if err := c.Verify(t.Context(), "example.com"); err == nil || !strings.Contains(err.Error(), `hosts[0] "example.com" is not a host of KeyLocations`) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func hijack(w http.ResponseWriter, answer string) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -1036,23 +1018,6 @@ func TestAPageIsSentWithTheLongestLocationThatCoversIt(t *testing.T) {
 		t.Errorf("%v, %v, %v; want %v", err, report, sent, want)
 	}
 
-	// With KeysOf, each location has the key of its host.
-	clear(sent)
-	refuse = ""
-	c = client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var p payload
-		if err := json.NewDecoder(r.Body).Decode(&p); err != nil || p.Key != "key-of-"+strings.ReplaceAll(p.Host, ".", "-") {
-			t.Errorf("%+v, %v", p, err)
-		}
-	}), func(cfg *Config) {
-		cfg.Key, cfg.KeyLocations = "", all
-		cfg.KeysOf = func(_ context.Context, host, _ string) ([]Key, error) {
-			return []Key{Key("key-of-" + strings.ReplaceAll(host, ".", "-"))}, nil
-		}
-	})
-	if _, err := c.Submit(t.Context(), "https://www.example.com/a/1", "https://other.example/x/1"); err != nil {
-		t.Error(err)
-	}
 }
 
 // Verify fetches all key files of a host, and those of all hosts if none is named.
@@ -1075,6 +1040,9 @@ func TestVerifyFetchesAllLocations(t *testing.T) {
 	asked = nil
 	if err := c.Verify(t.Context(), "other.example"); err != nil || len(asked) != 1 {
 		t.Errorf("%v, asked %q", err, asked)
+	}
+	if err := c.Verify(t.Context(), "example.com"); err == nil || !strings.Contains(err.Error(), `hosts[0] "example.com" is not a host of KeyLocations`) {
+		t.Error(err)
 	}
 }
 

@@ -210,24 +210,16 @@ const maxListed = 10
 
 func (r Report) err() error {
 	var errs []error
-	more := 0
-	add := func(err error) {
-		if len(errs) < maxListed {
-			errs = append(errs, err)
-		} else {
-			more++
-		}
-	}
 	for _, b := range r.Batches {
 		if b.Err != nil {
-			add(b.Err)
+			errs = append(errs, b.Err)
 		}
 	}
 	for _, rejected := range r.Rejected {
-		add(rejected.Err)
+		errs = append(errs, rejected.Err)
 	}
-	if more > 0 {
-		errs = append(errs, fmt.Errorf("indexnow: and %d more errors, see the report", more))
+	if more := len(errs) - maxListed; more > 0 {
+		errs = append(errs[:maxListed], fmt.Errorf("indexnow: and %d more errors, see the report", more))
 	}
 	return errors.Join(errs...)
 }
@@ -328,7 +320,11 @@ type payload struct {
 func (c *Client) body(b *Batch) []byte {
 	p := payload{Host: b.Host, Key: string((*c.keys)[0]), URLList: b.URLs}
 	p.KeyLocation, _ = c.locationOf(b.URLs[0]) // that of all
-	return p.encode()
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // keeps an & in a URL
+	_ = encoder.Encode(p)        // strings can be encoded
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
 // get returns the URL of the GET that submits the one URL of a batch, by https://www.indexnow.org/documentation, or "".
@@ -341,14 +337,6 @@ func (c *Client) get(b *Batch) string {
 		query.Set("keyLocation", location)
 	}
 	return c.endpoint + "?" + query.Encode()
-}
-
-func (p payload) encode() []byte {
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false) // keeps an & in a URL
-	_ = encoder.Encode(p)        // strings can be encoded
-	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
 func (c *Client) post(ctx context.Context, b *Batch) *Error {

@@ -313,8 +313,8 @@ func (p *parser) xmlError(d *xml.Decoder, err error) error {
 
 var isURL = regexp.MustCompile(`^(?i:https?://)`)
 
-// newLines returns a scanner of lines that end in a line feed, a carriage return or both, as RFC 9309 has it for robots.txt.
-func newLines(in io.Reader) *bufio.Scanner {
+// lines calls f with each line, without the space around it. Lines end in a line feed, a carriage return or both, as RFC 9309 has it for robots.txt.
+func (p *parser) lines(in io.Reader, f func(line string) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxText)
 	lines.Split(func(data []byte, atEOF bool) (advance int, token []byte, err error) {
@@ -323,51 +323,45 @@ func newLines(in io.Reader) *bufio.Scanner {
 		}
 		return bufio.ScanLines(data, atEOF)
 	})
-	return lines
+	for n := 0; lines.Scan(); n++ {
+		if n%1000 == 0 && p.ctx.Err() != nil {
+			return p.ctx.Err()
+		}
+		if err := f(strings.TrimSpace(lines.Text())); err != nil {
+			return err
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("it has a line of more than %d bytes%s", maxText, p.about())
+	}
+	return lines.Err()
 }
 
 // text reads a list of URLs.
 func (p *parser) text(in *bufio.Reader) error {
-	lines := newLines(in)
-	for lines.Scan() {
-		if p.entries%1000 == 0 && p.ctx.Err() != nil {
-			return p.ctx.Err()
-		}
-		line := strings.TrimSpace(lines.Text())
+	return p.lines(in, func(line string) error {
 		switch {
 		case line == "":
-			continue
+			return nil
 		case !isURL.MatchString(line):
 			return fmt.Errorf("it is neither XML nor a list of URLs%s", p.about())
 		}
-		if err := p.add(line, "", false); err != nil {
-			return err
-		}
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return fmt.Errorf("it has a line of more than %d bytes%s", maxText, p.about())
-	}
-	return lines.Err()
+		return p.add(line, "", false)
+	})
 }
 
 // robots reads the lines of robots.txt that name sitemaps, https://www.sitemaps.org/protocol.html#submit_robots
 func (p *parser) robots(in *bufio.Reader) error {
-	lines := newLines(in)
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ":")
+	err := p.lines(in, func(line string) error {
+		field, value, _ := strings.Cut(line, ":")
 		if !strings.EqualFold(strings.TrimSpace(field), "sitemap") {
-			continue
+			return nil
 		}
 		value, _, _ = strings.Cut(strings.ReplaceAll(value, "\t", " "), " #")
-		if err := p.add(strings.TrimSpace(value), "", true); err != nil {
-			return err
-		}
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return fmt.Errorf("it has a line of more than %d bytes%s", maxText, p.about())
-	}
-	if lines.Err() == nil && p.entries == 0 {
+		return p.add(strings.TrimSpace(value), "", true)
+	})
+	if err == nil && p.entries == 0 {
 		return errors.New("it names no sitemap")
 	}
-	return lines.Err()
+	return err
 }

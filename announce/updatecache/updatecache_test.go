@@ -728,9 +728,16 @@ func TestCanceledCallsTakeNoSlot(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		if a, c := l.hosts["a"], l.hosts["c"]; len(l.hosts) != 2 || a.users != 10 || c.users != 10 { // a's for a second
 			t.Errorf("hosts with users: %v", l.hosts)
+		}
+		l.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.hosts) != 1 {
+			t.Errorf("an idle host is remembered: %v", l.hosts)
 		}
 	})
 }
@@ -767,25 +774,6 @@ func TestFlushKeepsTheLimit(t *testing.T) {
 					t.Errorf("%v after %v; want %v", err, last, want)
 				}
 			}
-		}
-	})
-}
-
-func TestTheLimitForgetsIdleHosts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var l limiter
-		for i := range 1000 {
-			use(t, &l, strconv.Itoa(i))
-		}
-		for _, want := range []int{1000, 0} { // at first, a request may have to wait for each
-			l.mu.Lock()
-			if len(l.hosts) != want {
-				t.Errorf("%d hosts are remembered; want %d", len(l.hosts), want)
-			}
-			l.mu.Unlock()
-			time.Sleep(time.Second)
-			synctest.Wait()
 		}
 	})
 }

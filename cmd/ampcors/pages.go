@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -55,15 +56,9 @@ type savedState struct {
 // announceRecorded makes the pages pending that were only recorded, and with them those that were announced since.
 func (s *savedState) announceRecorded() {
 	if s.OnlyRecorded {
-		if s.Pending == nil {
-			s.Pending = make(map[string]string, len(s.Announced))
-		}
-		for page, modified := range s.Announced {
-			if _, isPending := s.Pending[page]; !isPending {
-				s.Pending[page] = modified
-			}
-		}
-		s.OnlyRecorded = false
+		all := maps.Collect(maps.All(s.Announced))
+		maps.Copy(all, s.Pending)
+		s.Pending, s.OnlyRecorded = all, false
 	}
 }
 
@@ -190,17 +185,9 @@ func (s *pageSource) mark(page string) string {
 
 // whereTo adds to errors of an Update to which other host a file redirects.
 func whereTo(err error) error {
-	redirect := (*sitemap.RedirectError)(nil)
-	switch problem, _ := err.(*sitemap.Error); {
-	case err == nil:
-		return nil
-	case problem != nil && errors.As(problem.Err, &redirect):
-		problem.Err = fmt.Errorf("%w; give the URL to which it redirects, or allow its host with --allow-host: %.300s", redirect, redirect.To.Redacted())
-	case problem == nil:
-		for problem := range unjoined(err) {
-			if problem != err {
-				_ = whereTo(problem)
-			}
+	for _, problem := range problemsOf(err) {
+		if redirect := (*sitemap.RedirectError)(nil); errors.As(problem.Err, &redirect) {
+			problem.Err = fmt.Errorf("%w; give the URL to which it redirects, or allow its host with --allow-host: %.300s", redirect, redirect.To.Redacted())
 		}
 	}
 	return err
@@ -208,11 +195,9 @@ func whereTo(err error) error {
 
 // problemsOf returns the errors about files that an Update has joined.
 func problemsOf(err error) (problems []*sitemap.Error) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			if problem := (*sitemap.Error)(nil); errors.As(err, &problem) {
-				problems = append(problems, problem)
-			}
+	for err := range unjoined(err) {
+		if problem := (*sitemap.Error)(nil); errors.As(err, &problem) {
+			problems = append(problems, problem)
 		}
 	}
 	return problems
@@ -271,11 +256,6 @@ func opener(ctx context.Context) func(name string) (io.ReadCloser, error) {
 	}
 }
 
-// isNotCovered reports whether a page was rejected because no --key-location covered it. States had no codes at first, but this sentence.
-func isNotCovered(r sitemap.Rejection) bool {
-	return r.Code == string(badvalue.NotCovered) || r.Code == "" && strings.Contains(r.Reason, "is not covered by the key file")
-}
-
 // load locks and reads the file of the state.
 func (s *pageSource) load(command string) error {
 	if !s.isDryRun {
@@ -304,11 +284,11 @@ func (s *pageSource) load(command string) error {
 	if err != nil {
 		return fmt.Errorf("the state cannot be read: %s: %w", s.file, err)
 	}
+	if s.state.Pending == nil {
+		s.state.Pending = make(map[string]string)
+	}
 	for page, rejected := range s.state.Rejected {
-		if s.isValid != nil && isNotCovered(rejected) && s.isValid(page) {
-			if s.state.Pending == nil {
-				s.state.Pending = make(map[string]string)
-			}
+		if s.isValid != nil && rejected.Code == string(badvalue.NotCovered) && s.isValid(page) {
 			s.state.Pending[page] = rejected.LastMod
 			delete(s.state.Rejected, page)
 		}

@@ -12,12 +12,6 @@ CREATE TABLE IF NOT EXISTS outbox.page (
 	added_at    timestamptz NOT NULL DEFAULT clock_timestamp(), -- last
 	rejected_at timestamptz -- when the engine rejected the page alone. If it accepts another page of the host afterwards, and rejects this one again, this one is at fault.
 );
--- Tables of before have no such columns. ALTER TABLE would wait for all that use the table, at each start.
-DO $$ BEGIN
-	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'outbox.page'::regclass AND attname = 'rejected_at') THEN
-		ALTER TABLE outbox.page ADD COLUMN added_at timestamptz NOT NULL DEFAULT clock_timestamp(), ADD COLUMN rejected_at timestamptz;
-	END IF;
-END $$;
 -- A URL has up to 8,000 bytes, an entry of an index up to 2,704.
 CREATE UNIQUE INDEX IF NOT EXISTS page_url ON outbox.page (sha256(url::bytea));
 -- The hosts, as in page.host, of which the engine accepts nothing, such as because of the key.

@@ -52,7 +52,7 @@ func (r *Reader) newHTTPClient(client *http.Client) *http.Client {
 	if client != nil {
 		c = *client
 	}
-	if c.Timeout == 0 {
+	if c.Timeout <= 0 {
 		c.Timeout = time.Minute
 	}
 	transport := c.Transport

@@ -44,6 +44,18 @@ const (
 	AnswerScript Answer = "script" // JavaScript
 )
 
+// Call says how pages call the endpoint, such as "amp-list, with cookies": endpoints of one URL and method differ in it.
+func (e *Endpoint) Call() string {
+	call := e.Component + ", without cookies"
+	if e.Credentials {
+		call = e.Component + ", with cookies"
+	}
+	if e.ContentType != "" {
+		call += ", " + e.ContentType
+	}
+	return call
+}
+
 // preflightHeaders returns the names of the request's headers that need a preflight.
 func (e *Endpoint) preflightHeaders() []string {
 	if e.ContentType == "" {
@@ -82,7 +94,7 @@ type finder struct {
 	endpoints []Endpoint
 	unknown   []Unknown
 	seen      map[Endpoint]bool
-	canonical string     // the URL of rel=canonical, or base; in base64
+	canonical string     // the first URL of rel=canonical, or base; in base64
 	manifest  *html.Node // the first link to one
 
 	isTemplate bool // the elements are those of a template
@@ -107,15 +119,15 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	if err != nil {
 		return Document{}, fmt.Errorf("the document cannot be parsed: %w", err)
 	}
-	f := &finder{base: base, seen: make(map[Endpoint]bool), canonical: base.String()}
+	f := &finder{base: base, seen: make(map[Endpoint]bool)}
 	for n := range root.Descendants() {
-		switch rel := attr(n, "rel"); {
+		switch rel := strings.ToLower(attr(n, "rel")); {
 		case n.Data == "base" && n.Namespace == "" && hasAttr(n, "href") && f.base == base && !isInside(n, "template"):
 			if u, err := parseURL(base, attr(n, "href")); err == nil && len(attr(n, "href")) <= maxURL {
 				f.base = u
 			}
 		case n.Data != "link" || n.Namespace != "":
-		case rel == "canonical":
+		case rel == "canonical" && f.canonical == "":
 			if u, err := parseURL(f.base, attr(n, "href")); err == nil && len(attr(n, "href")) <= maxURL {
 				f.canonical = u.String()
 			}
@@ -123,7 +135,7 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 			f.manifest = n
 		}
 	}
-	f.canonical = strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(f.canonical)), "=", ".")
+	f.canonical = strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(cmp.Or(f.canonical, base.String()))), "=", ".")
 	f.elements(root)
 	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"),
 		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), hasRuntime(root)}, nil

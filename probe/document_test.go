@@ -84,7 +84,7 @@ func TestReadDocument(t *testing.T) {
 			want: []string{"GET https://api.example.com/polls/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vYXJ0aWNsZXMvMT9hPWI.+poll%201?type=1&client=0 json",
 				"POST https://api.example.com/polls/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vYXJ0aWNsZXMvMT9hPWI.+poll%201/:vote?type=1&client=0 any application/json"}},
 		{name: "amp-story-interactive, of a canonical URL",
-			document: `<link rel="canonical" href="/1"><amp-story-interactive-quiz id="q" endpoint="https://api.example.com/?a"></amp-story-interactive-quiz>`,
+			document: `<link rel="Canonical" href="/1"><link rel="canonical" href="/2"><amp-story-interactive-quiz id="q" endpoint="https://api.example.com/?a"></amp-story-interactive-quiz>`,
 			want: []string{"GET https://api.example.com/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vMQ..+q?a&type=0&client=0 json",
 				"POST https://api.example.com/aHR0cHM6Ly93d3cuZXhhbXBsZS5jb20vMQ..+q/:vote?a&type=0&client=0 any application/json"}},
 		{name: "amp-story", document: `<amp-story bookend-config-src="/1" data-credentials="include"><amp-story-bookend src="/2"></amp-story-bookend></amp-story>`,

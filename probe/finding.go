@@ -32,6 +32,7 @@ type Finding struct {
 	Severity  Severity `json:"severity"`
 	Endpoint  string   `json:"endpoint"` // its URL
 	Method    string   `json:"method"`
+	Call      string   `json:"call"`                // how pages call it: see [Endpoint.Call]
 	Publisher string   `json:"publisher,omitempty"` // whose pages were tested; empty if Sender is set
 	Sender    string   `json:"sender,omitempty"`    // whose emails were tested
 	Origin    string   `json:"origin"`              // of the page; the first of Origins
@@ -149,7 +150,7 @@ func denialText(resp *response) string {
 
 func (c *cell) newFinding(r rule, origins, evidence []string, shown request) Finding {
 	policy := c.p.policy
-	return Finding{ID: r.id, Severity: r.severity, Endpoint: c.e.URL, Method: c.e.Method, Publisher: c.publisher, Sender: c.sender, Origin: origins[0],
+	return Finding{ID: r.id, Severity: r.severity, Endpoint: c.e.URL, Method: c.e.Method, Call: c.e.Call(), Publisher: c.publisher, Sender: c.sender, Origin: origins[0],
 		Origins: origins, Request: shown.method + " " + shown.url,
 		Title: r.title, Evidence: evidence, Remedy: strings.NewReplacer("%[1]s", origins[0], "%[2]s", policy.Methods(), "%[3]s",
 			policy.Headers()).Replace(r.remedy), Curl: c.p.curl(shown)}

@@ -127,6 +127,13 @@ func TestWhatAnswersProve(t *testing.T) {
 			answers: []*answer{recorded(200, `{"status": "saved"}`), recorded(200, `{"status": "denied"}`)}, outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST that is answered the same", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": true, "id": 2}`)},
 			outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST that is answered with the same list", e: post, what: forged, answers: []*answer{
+			recorded(200, `{"items": [{"ok": true, "id": 1}, {"ok": true, "id": 2}]}`), recorded(200, `{"items": [{"ok": true, "id": 3}]}`)},
+			outcome: Problem, cause: "unsafe-reaches-handler"},
+		{name: "a forged POST that is answered with an empty list", e: post, what: forged, answers: []*answer{
+			recorded(200, `{"items": [{"ok": true}]}`), recorded(200, `{"items": []}`)}, outcome: NotTested, cause: "only the backend knows"},
+		{name: "a forged POST that is answered with another list", e: post, what: forged, answers: []*answer{
+			recorded(200, `{"items": [{"ok": true}]}`), recorded(200, `{"items": [{"ok": false}]}`)}, outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST that is answered otherwise", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": false, "id": 2}`)},
 			outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST that is answered with other members", e: post, what: forged,

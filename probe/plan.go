@@ -11,6 +11,7 @@ import (
 type Trial struct {
 	Endpoint  string  `json:"endpoint"`
 	Method    string  `json:"method"`
+	Call      string  `json:"call"`                // how pages call it: see [Endpoint.Call]
 	Publisher string  `json:"publisher,omitempty"` // whose pages must work; empty if Sender is set
 	Sender    string  `json:"sender,omitempty"`    // whose emails must work
 	Kind      Kind    `json:"kind"`
@@ -190,7 +191,7 @@ func (p *prober) plan(e *Endpoint, who subject) (*cell, error) {
 			if from.group.IsHostile() && !from.group.IsEmail() && !from.isAllowed && slices.Contains(working, from.origin) {
 				continue
 			}
-			t := &trial{rule: r, caller: from, Trial: Trial{Endpoint: e.URL, Method: e.Method, Publisher: who.publisher, Sender: who.sender,
+			t := &trial{rule: r, caller: from, Trial: Trial{Endpoint: e.URL, Method: e.Method, Call: e.Call(), Publisher: who.publisher, Sender: who.sender,
 				Kind: from.group, What: from.what, Origin: from.origin, Form: string(from.form)}}
 			// A preflight can be sent alone.
 			isSentAlone := c.needsPreflight() && !from.shape.isDirect && from.origin != originOfURL(e.URL)

@@ -374,7 +374,11 @@ func secretsOf(cfg Config) *regexp.Regexp {
 	for _, values := range cfg.Header {
 		for _, value := range values {
 			add(value)
-			for word := range strings.FieldsSeq(value) {
+			scheme, rest, _ := strings.Cut(value, " ")
+			if rest == "" || scheme != "Bearer" && scheme != "Basic" {
+				rest = value
+			}
+			for word := range strings.FieldsSeq(rest) {
 				add(word)
 			}
 		}

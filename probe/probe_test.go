@@ -731,6 +731,26 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 	}
 }
 
+// Readers of a cached page have no cookie that browsers keep for pages of the same site.
+func TestACookieForTheSameSiteIsNoted(t *testing.T) {
+	for cookie, isNoted := range map[string]bool{"a=b": true, "a=b; SameSite=Lax; Secure": true, "a=b; SameSite=None": true, "a=b; SameSite=None; Secure": false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
+			w.Header().Set("Set-Cookie", cookie)
+			io.WriteString(w, "{}")
+		}))
+		defer server.Close()
+		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true}}, Publishers: []string{publisher}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(report.Notes, "\n"), "sets a cookie without SameSite=None and Secure"); got != isNoted {
+			t.Errorf("%s: noted: %t; want %t", cookie, got, isNoted)
+		}
+	}
+}
+
 // TestAnswersAreDecodedAsBrowsersDo answers with each content coding, also over https, where browsers take brotli.
 func TestAnswersAreDecodedAsBrowsersDo(t *testing.T) {
 	encoded := func(encoder func(io.Writer) io.WriteCloser) string {

@@ -644,7 +644,7 @@ func TestProbeWritesEachFormat(t *testing.T) {
 		if r.RuleID != "wildcard-with-credentials" || rule.ID != r.RuleID || r.Level != "error" || rule.ShortDescription.Text == "" ||
 			rule.Help.Text == "" || !strings.Contains(r.Message.Text, "Access-Control-Allow-Origin: *") ||
 			r.Locations[0].PhysicalLocation.ArtifactLocation.URI != path ||
-			r.PartialFingerprints["ampcors/v1"] != "wildcard-with-credentials GET "+server.URL+"/list www.example.com" {
+			r.PartialFingerprints["ampcors/v1"] != "wildcard-with-credentials GET "+server.URL+"/list amp-list, with cookies www.example.com" {
 			t.Errorf("%+v", r)
 		}
 		notTested := run.Invocations[0]

@@ -234,7 +234,7 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 	return func(finding probe.Finding) bool {
 		return slices.Contains(f.ignore, string(finding.ID)) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
 			isMore := slices.ContainsFunc(finding.Origins, func(origin string) bool { return !slices.Contains(known.Origins, origin) })
-			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method &&
+			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method && known.Call == finding.Call &&
 				known.Subject() == finding.Subject() && !isMore
 		})
 	}, nil
@@ -355,7 +355,7 @@ func commandLine(cmd *cobra.Command, args []string) string {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			if flag.Name == "header" || flag.Name == "cookie" || flag.Name == "body" {
+			if flag.Name == "header" || flag.Name == "cookie" {
 				value = "…"
 			} else if u, err := url.Parse(value); err == nil && u.User != nil {
 				value = u.Redacted()

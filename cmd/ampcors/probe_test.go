@@ -298,7 +298,7 @@ func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 	defer server.Close()
 	args := []string{"probe", "--endpoint", server.URL + "/vote", "--publisher", "www.example.com", "--method", "POST", "--body", "a=1",
 		"--content-type", "application/x-www-form-urlencoded", "--max-endpoints", "1", "--max-time", "20s"}
-	if code, stdout, _ := run(t, "", args...); code != exitUntested && len(bodies) > 0 {
+	if code, stdout, _ := run(t, "", args...); code != exitUntested || len(bodies) > 0 {
 		t.Errorf("without --unsafe: exit code %d, %d requests\n%s", code, len(bodies), stdout)
 	}
 	if run(t, "", append(args, "--unsafe", "--only-host", "other.example")...); len(bodies) > 0 {
@@ -311,6 +311,31 @@ func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 	host := server.Listener.Addr().String()
 	if code, stdout, stderr := run(t, "", append(args, "--unsafe", "--only-host", host)...); code != exitFindings || len(bodies) == 0 || bodies[0] != "a=1" {
 		t.Errorf("exit code %d, bodies %q\n%s\n%s", code, bodies, stdout, stderr)
+	}
+}
+
+// A document may call one URL with cookies and without. The scheme of an Authorization header is no secret, such as in the path /bearer.
+func TestEndpointsOfOneURLAreApart(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/bearer" {
+			io.WriteString(w, `<html amp><amp-list src="/bearer"></amp-list><amp-list src="/bearer" credentials="include"></amp-list>`)
+			return
+		}
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	code, stdout, stderr := run(t, "", "probe", "-H", "Authorization: Bearer s3cret", "--publisher", "www.example.com", server.URL)
+	for _, want := range []string{"/bearer, without cookies and without a preflight", "/bearer, with cookies and without a preflight"} {
+		if strings.Count(stdout, want) != 1 {
+			t.Errorf("%q is not there once", want)
+		}
+	}
+	if _, without, _ := strings.Cut(stdout, "/bearer, without"); code != exitFindings || strings.Contains(strings.SplitN(without, "/bearer", 2)[0], "blocked") {
+		t.Errorf("exit code %d", code)
+	}
+	if t.Failed() {
+		t.Log(stdout, stderr)
 	}
 }
 

@@ -311,7 +311,7 @@ func matrix(report *probe.Report) (rows []matrixRow) {
 		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher, Sender: first.Sender, How: how(report, first)}
 		var trials []probe.Trial
 		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint && report.Trials[i].Method == first.Method &&
-			report.Trials[i].Subject() == first.Subject(); i++ {
+			report.Trials[i].Call == first.Call && report.Trials[i].Subject() == first.Subject(); i++ {
 			trials = append(trials, report.Trials[i])
 		}
 		for _, kind := range probe.Kinds() {
@@ -337,7 +337,7 @@ func how(report *probe.Report, t probe.Trial) string {
 	}
 	cookies, preflight := "without cookies", "without a preflight"
 	for _, e := range report.Endpoints {
-		if e.URL == t.Endpoint && e.Method == t.Method {
+		if e.URL == t.Endpoint && e.Method == t.Method && e.Call() == t.Call {
 			if e.Credentials {
 				cookies = "with cookies"
 			}
@@ -587,7 +587,7 @@ var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap
 // findingOf returns the finding for a trial with a problem: one that is not known, if there is one.
 func findingOf(report *probe.Report, t probe.Trial) (found probe.Finding) {
 	for _, f := range report.Findings {
-		isOf := slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Subject() == t.Subject()
+		isOf := slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Call == t.Call && f.Subject() == t.Subject()
 		if isOf && (found.ID == "" || found.Known) {
 			found = f
 		}

@@ -53,7 +53,7 @@ func writeSARIF(w io.Writer, report *probe.Report) error {
 		}
 		r := sarifResult{RuleID: id, Level: levels[f.Severity], Locations: make([]sarifLocation, 1),
 			Message:      sarifText{f.Request + ": " + f.Title + "\n" + strings.Join(f.Evidence, "\n") + "\n" + f.Remedy},
-			Fingerprints: map[string]string{"ampcors/v1": strings.Join([]string{id, f.Method, f.Endpoint, f.Subject()}, " ")}}
+			Fingerprints: map[string]string{"ampcors/v1": strings.Join([]string{id, f.Method, f.Endpoint, f.Call, f.Subject()}, " ")}}
 		_, path, _ := strings.Cut(f.Endpoint, "://")
 		path, _, _ = strings.Cut(path, "?")
 		r.Locations[0].Physical.Artifact.URI = strings.ReplaceAll(path, ":", "_") // a colon would make the host a scheme

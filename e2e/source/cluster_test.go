@@ -477,18 +477,9 @@ func (c *cluster) cutOne() string {
 // checkLeftovers looks for goroutines and connections that load and failures left behind.
 func (c *cluster) checkLeftovers(idle []int) {
 	c.Helper()
-	within := func(what string, ok func() bool) {
-		c.Helper()
-		for begun := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
-			if time.Since(begun) > 2*time.Minute {
-				c.Error(what)
-				return
-			}
-		}
-	}
 	for i, n := range c.nodes {
 		var last stats
-		within(fmt.Sprintf("server %d has more goroutines than when it was new", i), func() bool {
+		servertest.Until(c.T, fmt.Sprintf("server %d has no more goroutines than when it was new", i), patience, func() bool {
 			http.DefaultClient.CloseIdleConnections()
 			last = n.stats(c.T)
 			return last.Goroutines <= idle[i]+2+c.goroutines
@@ -509,7 +500,7 @@ func (c *cluster) checkLeftovers(idle []int) {
 		}
 	}
 	var left int
-	within("the database still has clients", func() bool {
+	servertest.Until(c.T, "the database has no clients", patience, func() bool {
 		var err error
 		left, err = c.store.clients(c.Context())
 		return err == nil && left == 0

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/source"
 	"github.com/ampcors/ampcors/source/redissource"
@@ -48,7 +47,7 @@ func TestADatabasesEqualityLetsNobodyIn(t *testing.T) {
 	mariadb := servertest.MariaDB(t).Addr
 	postgres := servertest.DSN(servertest.Postgres(t).Addr)
 	mysql := func(collation string) (string, string, []string) {
-		return "mysql", "root@tcp(" + mariadb + ")/test?collation=utf8mb4_general_ci", []string{"DROP TABLE IF EXISTS tenants",
+		return "mysql", mariaDSN(mariadb) + "?collation=utf8mb4_general_ci", []string{"DROP TABLE IF EXISTS tenants",
 			"CREATE TABLE tenants (domain varchar(190) CHARACTER SET utf8mb4 COLLATE " + collation + ", hash_prefix char(52))"}
 	}
 	for _, test := range []struct {
@@ -162,15 +161,7 @@ func TestTheCallbackOfTheREADMEIsTheOneThatIsTested(t *testing.T) {
 // expectAllowed checks that, of the domains in asked, those in want get in, by each kind of origin.
 func expectAllowed(t *testing.T, name string, database source.Database, want []string) {
 	t.Helper()
-	publishers, err := source.New(database, source.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer publishers.Close()
-	mw, err := ampcors.New(ampcors.Config{Source: publishers, Credentialed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mw := servertest.Middleware(t, database, source.Config{})
 	for _, a := range asked {
 		wanted := strings.Contains(" "+strings.Join(want, " ")+" ", " "+a.domain+" ")
 		d := mw.CheckOrigin("https://" + a.domain)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"database/sql"
 	"fmt"
 	"net"
 	"os"
@@ -191,16 +190,11 @@ func addressesOf(servers []*servertest.Server) (addrs []string) {
 // last argument.
 func (c *cluster) await(server *servertest.Server, command ...string) {
 	c.Helper()
-	want := command[len(command)-1]
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		answer, err := servertest.RedisDo(server.Addr, command[:len(command)-1]...)
-		if err == nil && strings.Contains(answer, want) {
-			return
-		}
-		if time.Since(begun) > 2*time.Minute {
-			c.Fatalf("%q is not in the answer of %q: %s, %v", want, command, answer, err)
-		}
-	}
+	last := len(command) - 1
+	servertest.Until(c.T, fmt.Sprintf("%q", command), patience, func() bool {
+		answer, err := servertest.RedisDo(server.Addr, command[:last]...)
+		return err == nil && strings.Contains(answer, command[last])
+	})
 }
 
 func (c *cluster) id(server *servertest.Server) string {
@@ -244,19 +238,12 @@ func (s *notifyingStore) flags(string) []string {
 	return []string{"-notifying-postgres", servertest.DSN(s.primary.Addr, s.standby.Addr), "-ttl", "2s"} // a change does not wait for it
 }
 
-func (s *notifyingStore) longest() time.Duration { return time.Second }
-
 // A mariaStore is a MariaDB.
 type mariaStore struct{ sqlStore }
 
 func newMariaStore(t *testing.T, addr string) *mariaStore {
-	db, err := sql.Open("mysql", mariaDSN(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
 	return &mariaStore{sqlStore{
-		db:     db,
+		db:     open(t, "mysql", mariaDSN(addr)),
 		insert: "INSERT INTO publishers VALUES (?, ?)",
 		remove: "DELETE FROM publishers WHERE domain = ?",
 		count:  "SELECT count(*) FROM information_schema.processlist WHERE command <> 'Daemon' AND id <> connection_id()",

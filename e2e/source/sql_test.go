@@ -22,32 +22,16 @@ import (
 // TestSQLSourceOnEachDatabase creates the table as the documentation of sqlsource says for the
 // database, and looks up publishers in it.
 func TestSQLSourceOnEachDatabase(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		open func(t *testing.T) *sql.DB
-	}{
-		{
-			name: "PostgreSQL",
-			open: func(t *testing.T) *sql.DB {
-				return open(t, "pgx", servertest.DSN(servertest.Postgres(t).Addr))
-			},
-		},
-		{
-			name: "MySQL and MariaDB",
-			open: func(t *testing.T) *sql.DB {
-				return open(t, "mysql", "root@tcp("+servertest.MariaDB(t).Addr+")/test")
-			},
-		},
-		{
-			name: "SQLite",
-			open: func(t *testing.T) *sql.DB {
-				return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "publishers.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
-			},
+	for database, connect := range map[string]func(*testing.T) *sql.DB{
+		"PostgreSQL":        func(t *testing.T) *sql.DB { return open(t, "pgx", servertest.DSN(servertest.Postgres(t).Addr)) },
+		"MySQL and MariaDB": func(t *testing.T) *sql.DB { return open(t, "mysql", mariaDSN(servertest.MariaDB(t).Addr)) },
+		"SQLite": func(t *testing.T) *sql.DB {
+			return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "publishers.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
 		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(database, func(t *testing.T) {
 			ctx := t.Context()
-			db := test.open(t)
+			db := connect(t)
 			table, err := sqlsource.New(db, sqlsource.Config{})
 			if err != nil {
 				t.Fatal(err)
@@ -55,7 +39,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 			if err := table.Ping(ctx); err == nil {
 				t.Error("Ping reports no error although there is no table")
 			}
-			if _, err := db.ExecContext(ctx, documentedTable(t, test.name)); err != nil {
+			if _, err := db.ExecContext(ctx, documentedTable(t, database)); err != nil {
 				t.Fatal(err)
 			}
 			if err := table.Ping(ctx); err != nil {
@@ -70,15 +54,7 @@ func TestSQLSourceOnEachDatabase(t *testing.T) {
 			if filled, err := table.FillPrefixes(ctx, nil); filled != 3 || err != nil {
 				t.Fatalf("FillPrefixes: %d, %v; want 3", filled, err)
 			}
-			publishers, err := source.New(table.Database(), source.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer publishers.Close()
-			mw, err := ampcors.New(ampcors.Config{Source: publishers})
-			if err != nil {
-				t.Fatal(err)
-			}
+			mw := servertest.Middleware(t, table.Database(), source.Config{})
 			for origin, want := range map[string]ampcors.Reason{
 				"https://www-example-com.cdn.ampproject.org":       ampcors.ReasonCacheOrigin,
 				"https://www.xn--bcher-kva.example":                ampcors.ReasonUnknownHost,

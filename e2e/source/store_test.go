@@ -21,7 +21,6 @@ import (
 // A store is the database that the servers share.
 type store interface {
 	flags(addr string) []string // of a server that connects to addr
-	longest() time.Duration     // until a change is seen
 	fill(t *testing.T, publishers []string)
 	add(ctx context.Context, publisher string) error
 	revoke(ctx context.Context, publisher string) error
@@ -62,8 +61,6 @@ func (s *redisStore) flags(addr string) []string {
 	return append(slices.Clone(args), "-ttl", "2s") // a change does not wait for it
 }
 
-func (s *redisStore) longest() time.Duration { return time.Second }
-
 func (s *redisStore) fill(t *testing.T, publishers []string) {
 	if err := s.source.Add(t.Context(), publishers...); err != nil {
 		t.Fatal(err)
@@ -97,8 +94,6 @@ type sqlStore struct {
 }
 
 const sqlTTL = time.Second
-
-func (s *sqlStore) longest() time.Duration { return sqlTTL }
 
 func (s *sqlStore) add(ctx context.Context, publisher string) error {
 	prefix, err := cacheurl.HashPrefix(publisher)
@@ -154,10 +149,7 @@ func (s *postgresStore) flags(addr string) []string {
 // prefix. FillPrefixes sets the others, as in a migration.
 func (s *postgresStore) fill(t *testing.T, publishers []string) {
 	ctx := t.Context()
-	if _, err := s.db.ExecContext(ctx, `CREATE TABLE publishers (
-		domain      text COLLATE "C" PRIMARY KEY,
-		hash_prefix text COLLATE "C" UNIQUE
-	)`); err != nil {
+	if _, err := s.db.ExecContext(ctx, documentedTable(t, "PostgreSQL")); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(ctx, servertest.DSN(s.addr))

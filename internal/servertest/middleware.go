@@ -49,7 +49,7 @@ func Until(t testing.TB, what string, limit time.Duration, holds func() bool) ti
 			t.Errorf("after %v, not yet: %s", limit, what)
 			return limit
 		}
-		time.Sleep(200 * time.Microsecond)
+		time.Sleep(min(200*time.Microsecond+time.Since(begun)/8, 10*time.Millisecond))
 	}
 	return time.Since(begun)
 }

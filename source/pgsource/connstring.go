@@ -75,7 +75,10 @@ var commonSettings = []string{"application_name", "client_encoding", "datestyle"
 // isWritable returns an error for a standby, whose notifications would not come. pgx has the same check, and panics if the server ends
 // before it answers.
 func isWritable(ctx context.Context, conn *pgconn.PgConn) error {
-	results, err := conn.Exec(ctx, "SHOW transaction_read_only").ReadAll()
+	return saysWritable(conn.Exec(ctx, "SHOW transaction_read_only").ReadAll())
+}
+
+func saysWritable(results []*pgconn.Result, err error) error {
 	switch {
 	case err != nil:
 		return err

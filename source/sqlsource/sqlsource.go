@@ -191,11 +191,7 @@ func placeholderOf(d driver.Driver) string {
 }
 
 func (s *Table) lookup(column string) string {
-	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column, s.placeholder(1))
-	if s.table.Condition != "" {
-		query += " AND (" + s.table.Condition + "\n)" // Condition may end in a comment
-	}
-	return query
+	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column, s.placeholder(1)) + s.condition()
 }
 
 // placeholder returns the placeholder of parameter n.
@@ -290,48 +286,54 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-func queryFor(ctx context.Context, db queryer, query, key string, matches func(domain string) bool) (string, error) {
-	rows, err := db.QueryContext(ctx, query, key)
+// eachRow calls do with each row's domain, until do returns false.
+func eachRow(ctx context.Context, db queryer, query string, args []any, do func(domain string) bool) error {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var domain string
 		if err := rows.Scan(&domain); err != nil {
-			return "", err
+			return err
 		}
-		if matches(domain) {
-			return domain, nil
+		if !do(domain) {
+			return nil
 		}
 	}
-	return "", rows.Err()
+	return rows.Err()
+}
+
+func queryFor(ctx context.Context, db queryer, query, key string, matches func(domain string) bool) (found string, err error) {
+	err = eachRow(ctx, db, query, []any{key}, func(domain string) bool {
+		if matches(domain) {
+			found = domain
+		}
+		return found == ""
+	})
+	return found, err
 }
 
 // publishers returns all domains. It reads them in one statement. A row that is not canonical may be among them.
 func (s *Table) publishers(ctx context.Context) iter.Seq2[string, error] {
-	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NOT NULL", s.table.DomainColumn, s.table.Table, s.table.DomainColumn)
-	if s.table.Condition != "" {
-		query += " AND (" + s.table.Condition + "\n)"
+	return s.domains(ctx, s.table.DomainColumn+" IS NOT NULL"+s.condition())
+}
+
+// condition returns Condition for the end of a WHERE.
+func (s *Table) condition() string {
+	if s.table.Condition == "" {
+		return ""
 	}
+	return " AND (" + s.table.Condition + "\n)" // Condition may end in a comment
+}
+
+// domains returns the domains of the rows that satisfy a condition.
+func (s *Table) domains(ctx context.Context, where string) iter.Seq2[string, error] {
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s", s.table.DomainColumn, s.table.Table, where)
 	return func(yield func(string, error) bool) {
-		rows, err := s.db.QueryContext(ctx, query)
+		err := eachRow(ctx, s.db, query, nil, func(domain string) bool { return yield(domain, nil) })
 		if err != nil {
-			yield("", fmt.Errorf("sqlsource: %s: %w", query, err))
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var domain string
-			if err := rows.Scan(&domain); err != nil {
-				yield("", fmt.Errorf("sqlsource: %s: %w", query, err))
-				return
-			}
-			if !yield(domain, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
 			yield("", fmt.Errorf("sqlsource: %s: %w", query, err))
 		}
 	}
@@ -351,9 +353,12 @@ const (
 // found. It is skipped, and the error has the domain and what it should be. A row that the
 // database rejects is skipped and reported too. At most 100 are reported.
 func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) (filled int, err error) {
-	domains, err := s.withoutPrefix(ctx)
-	if err != nil {
-		return 0, err
+	var domains []string
+	for domain, err := range s.domains(ctx, s.table.PrefixColumn+" IS NULL AND "+s.table.DomainColumn+" IS NOT NULL") {
+		if err != nil {
+			return 0, err
+		}
+		domains = append(domains, domain)
 	}
 	var problems []error
 	wrong := 0
@@ -411,23 +416,6 @@ func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) 
 		problems = append(problems, fmt.Errorf("sqlsource: %d more domains in %s have problems", wrong-maxProblems, s.table.Table))
 	}
 	return filled, errors.Join(problems...)
-}
-
-func (s *Table) withoutPrefix(ctx context.Context) (domains []string, err error) {
-	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IS NULL AND %s IS NOT NULL",
-		s.table.DomainColumn, s.table.Table, s.table.PrefixColumn, s.table.DomainColumn))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var domain string
-		if err := rows.Scan(&domain); err != nil {
-			return nil, err
-		}
-		domains = append(domains, domain)
-	}
-	return domains, rows.Err()
 }
 
 // fill writes prefixes with one statement, in SQL that all databases accept.

@@ -28,13 +28,14 @@ type Config struct {
 	//   - or a pattern: "*.example.com" matches every domain below example.com, at any depth, but not example.com
 	//     itself. The part after "*." may be a single label.
 	//
-	// Schemes, ports, paths, IP addresses, trailing dots, single labels, labels that begin or end with a hyphen,
-	// and "*" in any other place are prohibited. A pattern over a public suffix, such as "*.com" or "*.github.io",
-	// allows everybody who can register a name there. It is prohibited unless
-	// DangerouslyAllowPublicSuffixWildcards is set, even without Credentialed: a simple POST has cookies in any
-	// case. The Public Suffix List does not show that a domain such as "amazonaws.com" has suffixes below it: use
-	// a pattern only if all subdomains are yours. A pattern that matches a host of an AMP Cache or of its
-	// third-party frames is also prohibited, because anybody's page can be there.
+	// Schemes, ports, paths, IP addresses, trailing dots, single labels, labels that begin or end with a
+	// hyphen, and "*" in any other place are prohibited. A pattern over a public suffix, such as "*.com"
+	// or "*.github.io", allows everybody who can register a name there. It is prohibited unless
+	// DangerouslyAllowPublicSuffixWildcards is set, even without Credentialed: a simple POST has cookies
+	// in any case. A domain such as "amazonaws.com" is no public suffix itself, but has some below it,
+	// such as "s3.amazonaws.com". A pattern over it is accepted: use a pattern only if all subdomains are
+	// yours. A pattern that matches a host of an AMP Cache or of its third-party frames is also
+	// prohibited, because anybody's page can be there.
 	//
 	// A pattern does not match a cache origin with a hash prefix, because a hash prefix cannot be reversed: list
 	// such a domain by itself, too. Long names always get a hash prefix. Some caches also use one for names with
@@ -83,13 +84,13 @@ type Config struct {
 	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler,
 	// and no CORS header is added or removed. Use it for a trial run in front of the middleware that
 	// protects the handler today: Observe and Stats show what would have happened. Allowed requests,
-	// preflights too, are answered as always, so Credentialed, Methods and the headers must be as in that
+	// preflights too, get the usual response, so Credentialed, Methods and the headers must be as in that
 	// middleware. While ReportOnly is set, this package stops no forged request.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
-	// Denied answers a denied request. It gets the decision, and must write the status: Decision.StatusCode
-	// returns 403, or 503 if the Source could not answer. Vary, Cache-Control: no-store and, with 503, Retry-After
-	// are already set. If nil, the answer is the reason in one line.
+	// Denied responds to a denied request. It gets the decision, and must write the status:
+	// Decision.StatusCode returns 403, or 503 if the Source could not answer. Vary, Cache-Control:
+	// no-store and, with 503, Retry-After are already set. If nil, the response is the reason in one line.
 	Denied func(http.ResponseWriter, *http.Request, Decision) `json:"-"`
 
 	// Observe is called with the decision on each request that Handle, Wrap or WrapDecision gets, before anything

@@ -47,11 +47,13 @@ type Decision struct {
 // the handler chooses the status.
 func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
-// IsFor reports whether the request may act for one publisher, such as the tenant that a path names, where several are allowed: it is from a page
-// of that publisher, from the API host's own page, or has no Origin, as programs have none. It is false for denied requests, for
-// the zero Decision that [DecisionFromContext] returns without [Middleware.WrapDecision], for entries of
-// Config.Origins, for emails, and for the publisher "", so that a tenant that is not known gets nothing. The publisher is
-// compared in lower-case ASCII, as [cacheurl.CanonicalDomain] returns it.
+// IsFor reports whether the request may act for one publisher, such as the tenant that a path names,
+// where several are allowed: it is from a page of that publisher, from the API host's own page, or has
+// no Origin. Programs send none, and browsers send none with links, images and scripts of any page: so
+// a GET must change nothing, and must not answer with JavaScript. It is false for denied requests, for
+// the zero Decision that [DecisionFromContext] returns without [Middleware.WrapDecision], for entries
+// of Config.Origins, for emails, and for the publisher "", so that a tenant that is not known gets
+// nothing. The publisher is compared in lower-case ASCII, as [cacheurl.CanonicalDomain] returns it.
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":

@@ -40,10 +40,11 @@ type Email struct {
 	// DangerouslyAllowMailProviderWildcards is set. Not all providers are known here. An empty list turns Email
 	// off.
 	//
-	// Domains are compared in lower-case ASCII; they may be written in Unicode here. The part before the "@" is
-	// compared byte by byte, as in RFC 5321 section 2.4: list each spelling that is sent. It may have ASCII
-	// letters, digits, single dots inside, and the punctuation of RFC 5322 section 3.2.3 except "*". A quoted name
-	// is prohibited, as in "\"a b\"@example.com". It has at most 64 bytes, and the whole address at most 254.
+	// Domains are compared in lower-case ASCII; they may be written in Unicode here. The part before the
+	// "@" is compared byte by byte, as in RFC 5321 section 2.4: list each spelling that is sent. It may
+	// have ASCII letters, digits, single dots inside, and the punctuation of RFC 5322 section 3.2.3 except
+	// "*". A quoted name is prohibited, as in "\"a b\"@example.com". The part before the "@" has at most
+	// 64 bytes, and the whole address at most 254.
 	Senders []string `json:"senders,omitempty"`
 
 	// Clients are the origins of mail clients to trust with version 1, in the form of Config.Origins. If missing,

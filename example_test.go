@@ -52,7 +52,11 @@ func ExampleDecision_IsFor() {
 	}
 	api := http.NewServeMux()
 	api.HandleFunc("/tenants/{tenant}/cart", func(w http.ResponseWriter, r *http.Request) {
-		d, _ := ampcors.DecisionFromContext(r.Context())
+		d, ok := ampcors.DecisionFromContext(r.Context())
+		if !ok {
+			http.Error(w, "there is no decision: wrap the router with WrapDecision", http.StatusInternalServerError)
+			return
+		}
 		if !d.IsFor(tenants[r.PathValue("tenant")]) { // false as well if there is no such tenant
 			http.Error(w, "another tenant's page", http.StatusForbidden)
 			return

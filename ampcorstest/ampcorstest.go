@@ -76,7 +76,7 @@ const evil = "evil.example"
 //
 // It also sends what must be denied:
 //
-//   - a preflight, a forged request and a read of another publisher's page,
+//   - a preflight, a forged request and a read, each from another publisher's page,
 //   - a preflight for a header that nobody allows,
 //   - a forged form without Origin.
 //

@@ -147,7 +147,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(a.body.Bytes()) // an error means that the proxy is gone
 }
 
-// denyProxy answers a request that does not come from the proxy, or not by the right configuration.
+// denyProxy answers a request that does not come from the proxy, or from a proxy with a wrong
+// configuration.
 func denyProxy(w http.ResponseWriter, reason, text string) {
 	w.Header().Set(ReasonHeader, reason)
 	w.Header().Set("Cache-Control", "no-store")

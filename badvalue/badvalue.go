@@ -1,5 +1,6 @@
-// Package badvalue has the error for a value that cannot be used, in a configuration or as an argument: of packages ampcors, cacheurl,
-// configfile and source, and of those below source and announce. Other errors are plain, such as those about a Database.
+// Package badvalue has the error for a value that cannot be used, in a configuration or as an argument:
+// packages ampcors, cacheurl, configfile and source return it, and most packages below source and
+// announce. Other errors are plain, such as errors of a Database.
 package badvalue
 
 import (

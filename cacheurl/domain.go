@@ -10,10 +10,9 @@ import (
 	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
-// CanonicalDomain returns the publisher domain as this package compares it: in lower-case
-// ASCII, with A-labels. "Bücher.example" gives "xn--bcher-kva.example". A
-// [source.Database] is asked about domains in this form, and must store them in it. Arguments and
-// errors are as for [DomainPrefix].
+// CanonicalDomain returns the publisher domain as this package compares it: in lower-case ASCII, with
+// A-labels. "Bücher.example" gives "xn--bcher-kva.example". A [source.Database] is asked about domains
+// in this form, and must find them by it. Arguments and errors are as for [DomainPrefix].
 func CanonicalDomain(publisher string) (string, error) {
 	domain, problem := domains.ParsePublisher("publisher", publisher)
 	if problem != nil {

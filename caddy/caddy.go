@@ -44,13 +44,13 @@ func init() {
 // from their own origins, and from AMP for Email. It denies other publishers' requests, and
 // answers preflights by itself.
 //
-// CORS headers that the handlers behind it set are replaced. Those that a handler in front of
-// it adds later are not. A request must not come to two of these handlers, unless the first has
-// reportOnly: that is an error with status 500, and an error of the configuration if no matcher keeps them apart.
+// CORS headers that the handlers behind it set are replaced. Those that a handler in front of it adds
+// later are not. If a request comes to two of these handlers, and the first has no reportOnly, it gets
+// an error with status 500; if no matcher keeps them apart, that is an error of the configuration.
 //
-// For a denied request, it returns an error with status 403, or 503 if the source cannot
-// answer, which Caddy's error routes handle. They run outside of this handler, so CORS headers
-// that they set are not replaced.
+// If the server has error routes, it returns an error with status 403 for a denied request, or 503 if
+// the source cannot answer, and they handle it; otherwise it responds by itself. Error routes run
+// outside of this handler, so CORS headers that they set are not replaced.
 //
 // If a route chooses this handler by the path, as in a handle block, a path that the backend may read
 // differently is denied with status 400 and the reason malformed_path: see the README.
@@ -65,8 +65,8 @@ type Handler struct {
 	// Caddy's working directory. The files are read again when they change.
 	Config json.RawMessage `json:"config,omitempty"`
 
-	// Where publishers that config does not list are looked up. Handlers with the same source
-	// and the same member source of config share its connections and answers, which survive a reload.
+	// Where publishers that config does not list are looked up. Handlers with the same source and the same
+	// options in the member source of config share its connections and answers, which survive a reload.
 	SourceRaw json.RawMessage `json:"source,omitempty" caddy:"namespace=http.handlers.ampcors.sources inline_key=module"`
 
 	// The request header in which the backend gets the publisher whose page calls, such as

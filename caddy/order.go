@@ -27,8 +27,10 @@ var lastChecked struct {
 	app weak.Pointer[caddyhttp.App]
 }
 
-// checkOrder returns an error if requests surely come to two handlers, or surely to another one that answers them before ampcors could. What depends on
-// matchers is not known here. While the first handler is provisioned, the routes that have others are still in JSON.
+// checkOrder returns an error if requests surely come to two handlers, or surely to another one that
+// answers them before ampcors could. What depends on matchers is not known here. While the first
+// handler is provisioned, the routes with other handlers of this kind are not provisioned yet, and are
+// still JSON.
 func checkOrder(ctx caddy.Context) error {
 	for _, module := range ctx.Modules() {
 		app, ok := module.(*caddyhttp.App)

@@ -18,11 +18,12 @@ import (
 // backend that does not decode %2f runs /news/. Where the path decides which handler runs, a path that servers
 // may read differently is therefore denied.
 
-// A pathChoice is what the routes that decide whether a handler runs look at in the path.
+// A pathChoice says which parts of the path decide, by the routes, whether a handler runs.
 //
-// A route before the handler takes each request whose decoded path matches, in any case. A backend that decodes less, or tells
-// cases apart, finds no more there. So only the routes on the way to the handler matter for encoded characters and for the case: Caddy
-// may have found a match that the backend does not find.
+// A route before the handler takes each request whose decoded path matches, in upper or lower case. A
+// backend that decodes less, or tells upper from lower case, finds no match there that Caddy missed. So
+// only the routes on the way to the handler matter for encoded characters and for the case: Caddy may
+// have found a match that the backend does not find.
 type pathChoice struct {
 	isMade   bool   // a route looks at the path
 	text     string // the patterns of the path matchers on the way, one after another
@@ -105,7 +106,7 @@ func (c *pathChoice) note(sets []caddyhttp.MatcherSet) (segments int) {
 					}
 					segments = max(segments, n)
 				}
-			case *caddyhttp.MatchNot: // it is as a route before the handler
+			case *caddyhttp.MatchNot: // what it matches goes elsewhere, as with a route before the handler
 				var without pathChoice
 				without.note(m.MatcherSets)
 				c.isMade = c.isMade || without.isMade
@@ -119,8 +120,9 @@ func (c *pathChoice) note(sets []caddyhttp.MatcherSet) (segments int) {
 	return segments
 }
 
-// dependsOnPath reports whether the path may have decided that h runs, and a page could profit from that.
-// Without an Origin or the sender of an email, a GET is not decided by the publisher.
+// dependsOnPath reports whether the path may have decided that h runs, and a page could profit from
+// that. Without an Origin or the sender of an email, the decision on a GET does not depend on the
+// publisher.
 func (h *Handler) dependsOnPath(r *http.Request) bool {
 	h.chooses.Do(func() {
 		server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)

@@ -17,9 +17,9 @@ import (
 	"github.com/ampcors/ampcors/source"
 )
 
-// A Source is a Caddy module that looks up publishers, in the namespace
-// http.handlers.ampcors.sources. Two modules whose JSON is the same after Provision share
-// one source. So Provision must replace the placeholders in the fields.
+// A Source is a Caddy module that looks up publishers, in the namespace http.handlers.ampcors.sources.
+// Two modules whose JSON is the same after Provision, and whose handlers have the same source options,
+// share one source. So Provision must replace the placeholders in the fields.
 type Source interface {
 	caddy.Module
 

@@ -98,8 +98,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // A File is the configuration in a file. [Inline] has the same methods, except New.
 type File struct {
 	Path string
-	// Set, if not nil, sets what a file cannot hold: Source, Denied and Observe. It is called for each
-	// reading, even of a file with errors, so it must only set fields.
+	// Set, if not nil, sets what a file cannot hold: Source, Denied and Observe. It is called at each
+	// reading of a file that is JSON, even if the file has other errors, so it must only set fields.
 	Set func(*ampcors.Config)
 	// CachesFile, if not empty, is what the member cachesFile would name, for a program that has it from elsewhere, such as a
 	// flag. A relative name is relative to the working directory. It is followed, too. A file that has caches or cachesFile as well is an error, at each reading.

@@ -167,7 +167,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 		{"a publisher was removed", nil,
 			func(o *onCall) { o.publishers("www.example.com") },
 			"GET " + other, deniedAs("publisher_not_allowed"), "ampcors explain --config FILE ORIGIN", `publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
-		{"a hash prefix below a pattern",
+		{"a publisher that only a pattern matches, on a cache that gives it a hash prefix",
 			func(o *onCall) { o.publishers("*.example.com") },
 			func(o *onCall) {
 				o.write(o.list+".all", "www.example.com\nthis-is-a-long-name-of-a-publisher-that-has-a-hash-as-prefix.example.com\n")
@@ -176,7 +176,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 		{"an international name with a shared prefix", nil,
 			func(o *onCall) { o.publishers("www.example.com", "xn-foo.ru.com") },
 			"GET https://xn--foo-ru-com.cdn.ampproject.org", deniedAs("ambiguous_prefix"), "ampcors check FILE", `xn-foo\.ru\.com`},
-		{"another list of caches",
+		{"a list of caches that lacks one",
 			func(o *onCall) {
 				o.write(o.config+".caches", cachesFile("google", "cdn.ampproject.org"))
 				o.serve = append(o.serve, "--caches", o.config+".caches")
@@ -196,13 +196,13 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 		{"a proxy drops Origin", nil,
 			func(o *onCall) { o.behind(`proxy_set_header Origin ""; proxy_pass http://%s;`) },
 			"POST " + page, deniedAs("no_origin_unsafe"), "ampcors probe --endpoint URL --publisher DOMAIN", `Look first for a proxy in front of the backend that drops the request header Origin`},
-		{"a cache in front without Vary", nil,
+		{"a cache in front that ignores Vary", nil,
 			func(o *onCall) {
 				o.behind(`proxy_cache api; proxy_cache_key $uri; proxy_cache_valid any 1h; proxy_ignore_headers Cache-Control Vary; proxy_pass http://%s;`)
 				o.ask("GET", other)
 			},
 			"GET " + page, "response: 200 " + other, "ampcors probe --endpoint URL --publisher DOMAIN", `cached-wrong-origin`},
-		{"a file whose modification time is wrong, because of a wrong clock or a backup", nil,
+		{"a new file has an older modification time, because of a wrong clock or a backup", nil,
 			func(o *onCall) {
 				o.write(o.list+".restored", "www.example.com\nwww.example.net\n")
 				old := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) // by a wrong clock, or restored from a backup

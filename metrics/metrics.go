@@ -69,7 +69,7 @@ var (
 		"allowed", "reason")
 	ofCache = metric("cache_requests_total", "counter", "Allowed requests of publishers' pages on an AMP Cache.", "cache")
 	lastOf  = metric("cache_last_request_timestamp_seconds", "gauge",
-		"When a scrape first saw the latest such request; 0 if there was none.", "cache")
+		"When a scrape first saw the latest allowed request of a publisher's page on this AMP Cache; 0 if there was none.", "cache")
 	publishers = metric("listed_publishers", "gauge", "Publishers and patterns in the configuration in force.")
 	applied    = metric("config_applied_timestamp_seconds", "gauge",
 		"When the configuration file was last applied or found to be in force; 0 if never.")
@@ -77,11 +77,11 @@ var (
 
 	lookups = metric("source_lookups_total", "counter", "Lookups of the Source, by their result: ok or error.", "result")
 	avoided = metric("source_avoided_lookups_total", "counter",
-		"Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the Source failed.", "by")
-	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got 503 or a stale answer: "+
+		"Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the lookup failed or was rejected.", "by")
+	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got 503, a stale answer or, in place of a refresh, the answer in memory:  "+
 		"busy (too many lookups) or circuit_open (the Source failed just before).", "by")
 	refreshes = metric("source_refreshes_total", "counter",
-		"The part of the lookups that was made in the background before an answer expired.")
+		"The part of the lookups that was made in the background: before an answer expired, or to find out whether the database works again.")
 	entries   = metric("source_entries", "gauge", "Answers in memory: publishers, negatives and prefixes.", "kind")
 	waiting   = metric("source_waiting_lookups", "gauge", "Lookups that wait for a slot.")
 	waits     = metric("source_wait_seconds", "histogram", "Time that decisions waited for a lookup of the Source. All others took about a microsecond.")

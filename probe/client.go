@@ -34,8 +34,8 @@ const (
 	maxRedirects = 20       // as browsers do, by "HTTP-redirect fetch" of the Fetch standard
 	userAgent    = "ampcors-probe (+https://github.com/ampcors/ampcors)"
 
-	// browserAgent is sent by default, because some backends treat browsers differently, and the others once, because some
-	// treat phones differently.
+	// browserAgent is sent by default, because some backends treat browsers differently. phoneAgent and
+	// iPhoneAgent are sent in one trial each, because some treat phones differently.
 	browserAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 	phoneAgent   = "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Mobile Safari/537.36"
 	iPhoneAgent  = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1"
@@ -297,8 +297,8 @@ func hostOf(scheme, host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(host, map[string]string{"https": ":443", "http": ":80"}[scheme]), ":"))
 }
 
-// escaped percent-encodes the bytes of a text that are in set, that are not ASCII, spaces and control characters; but no percent
-// sign that encodes something.
+// escaped percent-encodes the bytes of a text that are in set or not ASCII, spaces, and control
+// characters; but no percent sign that encodes something.
 func escaped(text, set string) string {
 	var b strings.Builder
 	for i := range len(text) {

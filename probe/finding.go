@@ -98,7 +98,7 @@ func (c *cell) findings() (findings []Finding) {
 		}
 		if first != nil {
 			findings = append(findings, c.finding(r, origins, of, first))
-		} else if r.id == AnswersDiffer && c.differs != nil && !isCached { // which is why
+		} else if r.id == AnswersDiffer && c.differs != nil && !isCached { // a cache in front would explain it
 			request, resp := c.differs.last()
 			findings = append(findings, c.newFinding(r, []string{request.origin},
 				append(c.p.client.describe(request, resp), "The same request had other CORS headers at another time."), request))

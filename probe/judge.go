@@ -155,7 +155,7 @@ func (c *cell) allows(t *trial, a *answer) bool {
 func (c *cell) isDenied(t *trial) verdict {
 	isPublic := false
 	for _, a := range t.asked {
-		isReflectedError := a.isSimple && a.status() >= 400 // by a backend that would deny the page's own
+		isReflectedError := a.isSimple && a.status() >= 400 // a backend would deny the page's own request, which has these headers
 		isRun := a.preflight != nil && a.blocked == nil && a.fetch != nil && a.status() < 400 && !isSafelistedMethod(c.e.Method)
 		switch {
 		case c.allows(t, a.answer) && !isReflectedError:
@@ -182,7 +182,7 @@ func (c *cell) isAnsweredAtAll(*trial) verdict { return fine() }
 func (c *cell) isAnsweredAsOurselves(t *trial) verdict {
 	a := t.got(told)
 	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) {
-		c.note(fmt.Sprintf("%s answers depend on User-Agent: as %q, the publisher's page gets status %d. The other requests had a browser's User-Agent; how the backend answers this program's own was not tested further.", c.e.URL,
+		c.note(fmt.Sprintf("The answers of %s depend on User-Agent: as %q, the publisher's page gets status %d. The other requests had a browser's User-Agent; how the backend answers this program's own was not tested further.", c.e.URL,
 			userAgent, a.status()))
 	}
 	return fine()
@@ -275,8 +275,8 @@ func (c *cell) isOpen() bool {
 	return false
 }
 
-// onlyWhenChanged returns the symptom that the publisher's page has each time under a condition under which it must work as well, and not
-// without it; or "".
+// onlyWhenChanged returns the symptom that the publisher's page has each time with changed headers or
+// cookies, with which it must work too, and never without the change; or "".
 func (c *cell) onlyWhenChanged(t *trial) ID {
 	if t.got(changedAgain) == nil || c.differs != nil || t.origin == originOfURL(c.e.URL) {
 		return ""
@@ -376,13 +376,13 @@ func (c *cell) isForged(t *trial) verdict {
 	isSame := resp.Status == own.Status && resp.Header.Get("Location") == own.Header.Get("Location") && isSameBody(resp.Body, own.Body)
 	switch {
 	case isSame:
-		return broken(a, "it is answered as the publisher's own request")
+		return broken(a, "it gets the same answer as the publisher's own request")
 	case resp.Status >= 400 && len(bytes.TrimSpace(own.Body)) >= minBody && hasBody(resp.Body, own.Body):
 		return broken(a, "the answer has what the handler writes, so that the handler ran")
 	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
 		return verdict{Outcome: Problem, id: UnsafeSeemsToRun, shown: a, remark: fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)}
 	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
-		return unknown(fmt.Sprintf("it is answered with status %d, and not as the publisher's own request: only the backend knows whether it was denied",
+		return unknown(fmt.Sprintf("it is answered with status %d, and with another answer than the publisher's own request: only the backend knows whether it was denied",
 			resp.Status))
 	}
 	return fine()

@@ -14,9 +14,10 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// lookalikes returns domains that others can register, and that a wrong comparison takes for the host. Those of patterns are what a
-// regular expression takes for it, or a comparison of the end or the beginning. Those of functions are what replace, strip and the
-// like make the host of, or what a search finds. The prefix of a look-alike is taken for the host's prefix in the same way, because
+// lookalikes returns domains that others can register, and that a wrong comparison takes for the host.
+// ofPatterns are domains that a regular expression takes for it, or a comparison of the end or the
+// beginning. ofFunctions are domains that replace, strip and the like turn into the host, or in which a
+// search finds it. The prefix of a look-alike is taken for the host's prefix in the same way, because
 // it has dashes where the host has dots.
 func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 	own := site(host)
@@ -75,7 +76,7 @@ func behind(host string) []string {
 	return []string{host + "." + evilHost, host + letters, host + ".de"}
 }
 
-// replaceEach returns a host with each of its bytes that are old replaced, but for the last dot.
+// replaceEach returns, for each byte old before the last dot, the host with that byte replaced.
 func replaceEach(host string, old byte, replacement string) (hosts []string) {
 	for i := range len(host) {
 		if host[i] == old && i < strings.LastIndexByte(host, '.') {

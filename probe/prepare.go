@@ -140,7 +140,7 @@ func (p *prober) noteFreshness(document *url.URL, h http.Header) {
 		value, ok := strings.CutPrefix(directive, "max-age=")
 		seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
 		if ok && err == nil && seconds > int64(maxFresh/time.Second) {
-			p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Cache-Control: max-age=%d. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within it.", document, seconds))
+			p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Cache-Control: max-age=%d. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within that time.", document, seconds))
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (p *prober) readEmail(ctx context.Context, email Email) error {
 	}
 	p.report.Target = cmp.Or(p.report.Target, email.Name)
 	if len(p.cfg.Publishers) > 0 {
-		p.report.Notes = append(p.report.Notes, email.Name+" is an email, which no publisher's page calls for: the publishers that you named were not tested with it.")
+		p.report.Notes = append(p.report.Notes, email.Name+" is an email: no publisher's page makes its requests, so the publishers that you named were not tested with it.")
 	}
 	p.addDocument(email.Name, read, nil)
 	return nil

@@ -321,10 +321,10 @@ func (p *prober) more() []string {
 	has := func(is func(Endpoint) bool) bool { return slices.ContainsFunc(endpoints, is) }
 	isByHand := func(e Endpoint) bool { return e.Component == "endpoint" }
 	add(has(func(e Endpoint) bool { return isByHand(e) && !e.Credentials }),
-		"--credentials tests endpoints as pages call them that send cookies")
+		"--credentials tests endpoints as pages that send cookies call them")
 	add(p.cfg.Cookie == "" && has(func(e Endpoint) bool { return e.Credentials && e.Method == http.MethodGet }),
 		"--cookie compares answers with and without the reader's cookies")
-	add(has(func(e Endpoint) bool { return !p.maySend(e.Method) }), "--unsafe sends methods that may change data, also forged ones")
+	add(has(func(e Endpoint) bool { return !p.maySend(e.Method) }), "--unsafe sends requests that may change data, forged ones among them")
 	add(has(isByHand) && !has(func(e Endpoint) bool { return e.NeedsPreflight() }) && p.cfg.PageHeader == nil,
 		"--method, --content-type and --page-header test preflights")
 	return more

@@ -12,8 +12,9 @@ type rule struct {
 	title    string
 	remedy   string // %[1]s is the page's origin, %[2]s and %[3]s are the policy's methods and headers
 
-	// A rule with trials of its own has callers. In the report they are of the kind group, and breaks is the verdict on their answers;
-	// if it is nil, isDenied is: none of their pages may read an answer.
+	// A rule with trials of its own has callers. Field group is their Kind in the report, and breaks
+	// returns the verdict on their answers. If breaks is nil, isDenied is used: none of their pages may
+	// read an answer.
 	group   Kind
 	callers func(*cell) []caller
 	breaks  func(*cell, *trial) verdict
@@ -217,13 +218,13 @@ var hostileRules = []rule{
 		remedy: "Browsers send simple POSTs with cookies and without a preflight. Answer 403 to an Origin that is not allowed, before the handler.",
 		group:  KindForged, callers: (*cell).forgedPosts, breaks: (*cell).isForged},
 	{id: UnsafeSeemsToRun, severity: Medium, title: "a forged POST seems to run",
-		remedy: "It is answered with success, though not as the publisher's own request. Answer 403 to an Origin that is not allowed, before the handler. If nothing was done, a status of 4xx would say so."},
+		remedy: "It is answered with success, but with another answer than the publisher's own request gets. Answer 403 to an Origin that is not allowed, before the handler. If nothing was done, a status of 4xx would say so."},
 }
 
 // emailRules are about the emails of a sender.
 var emailRules = []rule{
 	{id: EmailSenderRefused, severity: High, title: "the sender's email is not answered as mail clients want it, with version 2",
-		remedy: "Answer a request with AMP-Email-Sender, if its sender is allowed, with status 200 and AMP-Email-Allow-Sender: the same address. Origin does not count then.",
+		remedy: "If a request has AMP-Email-Sender, and that sender is allowed, answer with status 200 and AMP-Email-Allow-Sender: the same address. Origin does not count then.",
 		group:  KindEmails, callers: (*cell).emailsV2, breaks: (*cell).isAcceptedV2},
 	{id: EmailV1Refused, severity: Medium, title: "the sender's email is not answered as mail clients want it, with version 1",
 		remedy: "If Origin is the mail client's and __amp_source_origin is an allowed sender, send Access-Control-Allow-Origin: %[1]s, AMP-Access-Control-Allow-Source-Origin: the sender, and Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin. Gmail's documentation still asks for version 1.",

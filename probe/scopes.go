@@ -8,7 +8,8 @@ import (
 // This file finds the mistake behind the hostile pages that are allowed. Many of them can have one
 // cause: a backend that allows every origin allows each look-alike as well.
 
-// A scope is what a broken rule explains: the problem of another trial, if covers says so of the trial that broke the rule.
+// A scope is what a broken rule explains: the problem of another trial t, if covers returns true for it
+// and for the trial that broke the rule, by.
 type scope struct {
 	id     ID
 	covers func(c *cell, by, t *trial) bool

@@ -27,7 +27,7 @@ const (
 	// Of steady.
 	fresh      // no cache can answer it
 	repeated   // the first request again
-	freshAgain // and once more, twice
+	freshAgain // and the fresh request two more times
 	freshLast
 
 	// Of revalidating.
@@ -177,8 +177,9 @@ func (c *cell) revalidating() shape {
 	}}
 }
 
-// under is the publisher's page in a browser that sends other headers. If it is not answered as the control, or with what its
-// component cannot use, the control and the request are repeated: what is not wrong both times may be chance.
+// under is the publisher's page in a browser that sends other headers. If its answer differs from the
+// control's, or is one that the component cannot use, the control and the request are repeated: what is
+// not wrong both times may be chance.
 func (c *cell) under(header http.Header) shape {
 	return shape{cost: 1, isCompared: true, ask: func(_ context.Context, _ *trial, ask asking) {
 		s := c.controlStep()

@@ -30,7 +30,7 @@ type breaker struct {
 
 	// While the database fails for remembered publishers, a lookup in the background finds out
 	// when it works again, so that nobody who has a stale answer waits a second time.
-	retry  *call    // the lookup, or the failed one that it comes after; nil if there is none
+	retry  *call    // the running retry or, before it starts, the failed call that it will repeat; nil if there is neither
 	waited []string // keys that failed since the database last answered, until the breaker is open
 	next   string   // the key that was rejected last
 }

@@ -215,7 +215,8 @@ func (s *Source) finish(own *call) {
 		own.breaker.success(own.key.text)
 		switch {
 		case own.forgotten:
-			// What the lookup denies may be out of date, but an earlier answer is even more so: it is not served as stale.
+			// This denial may be out of date. The answer that was remembered before is older still, so it is not
+			// served as stale.
 			if own.domain == "" && !s.memory.hasNewer(own) {
 				s.memory.publishers.Remove(own.key.text)
 			}

@@ -68,13 +68,13 @@ type Database struct {
 	// database fails.
 	Notify func(changed func(domains ...string)) (stop func())
 
-	// IsListening reports whether Notify would report a change now, such as whether its connection works.
-	// If nil, Notify is taken to report each change.
+	// IsListening reports whether Notify would report a change now; for example, it is false while its
+	// connection does not work. If nil, Notify is taken to report each change.
 	IsListening func() bool
 
-	// IsLikely reports whether a key is likely a publisher's, without a lookup. Such lookups go before
-	// those for other names that are not remembered, so that invented origins delay them less. It never
-	// decides who is allowed. Package [github.com/ampcors/ampcors/source/filter] has one.
+	// IsLikely reports whether a key is likely a publisher's, without a lookup. Lookups of likely keys go
+	// before lookups of other names that are not remembered, so that invented origins delay them less. It
+	// never decides who is allowed. Package [github.com/ampcors/ampcors/source/filter] has one.
 	IsLikely func(key string) bool
 
 	// Shards is the number of parts that can fail separately, such as the nodes of a Redis

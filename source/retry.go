@@ -28,8 +28,8 @@ func (s *Source) retry(failed *call) {
 		return // the database has answered since
 	}
 	b.retry = nil
-	// The key that is asked for now: if the one that failed has a problem of its own, another finds
-	// that the database works.
+	// Ask for the key that was rejected last, not for the one that failed: if only the failed key has a
+	// problem, another key shows that the database works.
 	k := key{text: cmp.Or(b.next, b.key)}
 	own := s.newCall(k, remembered, b, queue)
 	if _, ok := s.memory.stale(k.text, own.began); !ok || s.background.Err() != nil {

@@ -161,7 +161,7 @@ func (s *Source) RememberedByHash(prefix string) (publisher string, ok bool) {
 // Publisher and an Err.
 type Answer struct {
 	Publisher string // in lower-case ASCII; "" if there is none, or if that is not known
-	Stale     bool   // the publisher was confirmed within Config.MaxStale, and the database fails now
+	Stale     bool   // the publisher was confirmed within Config.MaxStale, and its lookup failed now or found no slot
 	Err       error  // why the database could not answer
 }
 
@@ -370,12 +370,12 @@ func (s *Source) forgetCalls() {
 // Stats say how a [Database] was used since its [Source] was made, and what is there now.
 type Stats struct {
 	Lookups     uint64 `json:"lookups"`     // calls of the database
-	Refreshes   uint64 `json:"refreshes"`   // the part of Lookups that was made in the background before a publisher expired
+	Refreshes   uint64 `json:"refreshes"`   // the part of Lookups that was made in the background: before a publisher expired, or to find out whether the database works again
 	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
 	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
 	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
-	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the database failed
+	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the lookup failed or found no slot
 
 	Waits    uint64        `json:"waits"`    // decisions that waited for a lookup, their own or another's
 	WaitTime time.Duration `json:"waitTime"` // of all Waits together; nanoseconds in JSON

@@ -50,8 +50,8 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 		}
 		d.batches++
 	}
-	// Half of the bound was for what is too large, the other half is for the search.
-	// Neither hosts nor halves have a fixed order: what one call leaves for the bound, another one begins with.
+	// Half of the bound was for what is too large, the other half is for the search. Neither hosts nor
+	// halves have a fixed order: what one call leaves because of the bound, the next may begin with.
 	rand.Shuffle(len(rejected), func(i, j int) { rejected[i], rejected[j] = rejected[j], rejected[i] })
 	d.isSearch, d.bound = true, maxRejected
 	if isCautious {
@@ -59,8 +59,9 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 	}
 	left := make(map[string]bool) // groups whose search goes on in the next call
 	for len(rejected) > 0 {
-		// Smaller and smaller parts of one host, until the page is found. But a host that had nothing accepted may
-		// have a wrong key: so that it does not use up the bound, each is as likely to be the next.
+		// Smaller and smaller parts of one host, until the page is found. But a host that had nothing
+		// accepted may have a wrong key: so that such a host does not use up the bound, each rejected request
+		// is equally likely to choose the next host.
 		i := len(rejected) - 1
 		for group := c.groupOf(rejected[rand.N(len(rejected))]); !d.accepted[c.groupOf(rejected[i])] && c.groupOf(rejected[i]) != group; {
 			i--
@@ -130,8 +131,8 @@ func (d *delivery) sendAhead(ctx context.Context, batches []*Batch) map[*Batch]*
 	return ahead
 }
 
-// groupOf returns the host of a batch and the location of its key, which all its URLs have: what an engine says of a key is said of
-// these.
+// groupOf returns the host of a batch and the location of its key, which all its URLs have: what an
+// engine says of the key holds for all of them.
 func (c *Client) groupOf(b *Batch) string {
 	location, _ := c.locationOf(b.URLs[0])
 	return strings.TrimSpace(b.Host + " " + location)
@@ -167,8 +168,9 @@ func (d *delivery) leave(host string, urls ...string) {
 	d.results = append(d.results, Batch{Host: host, URLs: urls, Err: &Error{Host: host, Err: ErrSearchLimit}})
 }
 
-// sendHalf sends a half of a rejected request. It reserves one of its pages if the others are accepted: so
-// what the bound leaves has a page that is likely accepted, and without that no other one could be given up.
+// sendHalf sends a half of a rejected request. It reserves one of its pages if the others are accepted.
+// If the search ends at the bound, this page is left for the next call: it is likely accepted then,
+// which is needed before another page can be given up.
 func (d *delivery) sendHalf(ctx context.Context, host string, urls []string) (rejected []*Batch) {
 	last, group := len(urls)-1, d.client.groupOf(&Batch{Host: host, URLs: urls})
 	if d.reserve[group] != nil || last == 0 {

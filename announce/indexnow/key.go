@@ -79,7 +79,7 @@ func (c *Client) isKeyFile(path string, key Key) bool {
 	return slices.ContainsFunc(*c.locations, func(location pageurl.URL) bool { return location.Path == path })
 }
 
-// directory returns what the URLs of the pages begin with that a key file covers.
+// directory returns the beginning of all URLs that a key file covers.
 func directory(location pageurl.URL) string {
 	return location.Scheme + "://" + location.Host + location.Path[:strings.LastIndexByte(location.Path, '/')+1]
 }
@@ -99,8 +99,8 @@ func (c *Client) locationOf(page string) (location string, ok bool) {
 	return location, longest > 0 || len(*c.locations) == 0
 }
 
-// hasParentSegment reports whether a path has a segment "..". The path is canonical, and so has none that is not escaped, but a
-// server that unescapes first may read "..%2f" as one.
+// hasParentSegment reports whether a path has a segment "..". The path is canonical, so a ".." in it
+// can only be an escaped one, but a server that unescapes first may read "..%2f" as such a segment.
 func hasParentSegment(path string) bool {
 	for range 4 { // some unescape more than once
 		for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {

@@ -104,7 +104,8 @@ func (e *Error) Retryable() bool {
 // for ErrAllRejected: the URLs may be right, so the program should send them again, in long intervals.
 func (e *Error) IsFinal() bool { return !e.Retryable() && !errors.Is(e.Err, ErrAllRejected) }
 
-// OfHost reports whether the failure concerns all URLs of the host, such as its key, and not the engine: other hosts may work.
+// OfHost reports whether the failure has a cause that concerns the whole host, such as its key, and not
+// the engine: other hosts may work.
 func (e *Error) OfHost() bool {
 	return e.ofHost() || slices.ContainsFunc([]error{ErrAllRejected, ErrKeyPending, ErrKeyNotFound, ErrRotateKey, ErrForbidden},
 		func(of error) bool { return errors.Is(e.Err, of) })
@@ -152,12 +153,12 @@ type Rejected struct {
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say
 // which one is the cause. Then Submit sends halves of the request, until it has found the page. A call
-// stops its search after 64 rejected requests, not counting the first one for each 10,000 URLs of a
-// host. URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if a page
-// was rejected when it was sent alone, and no page of its host was accepted, the URLs of this host that
-// are left have [ErrAllRejected]. After a 413, requests have no more URLs than the engine has accepted.
-// A page is only given up if another one of its host was accepted; otherwise the error is
-// [ErrAllRejected].
+// stops its search after 64 rejected requests, not counting the first one for each further host and for
+// each further 10,000 URLs of one. URLs that are left have [ErrNotSent] in the report: call Submit
+// again with them. But if a page was rejected when it was sent alone, and no page of its host was
+// accepted, the URLs of this host that are left have [ErrAllRejected]. After a 413, requests have half
+// as many URLs, until the engine accepts one; later ones have no more than that. A page is only given
+// up if another one of its host was accepted; otherwise the error is [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the errors in the report. After a failure that would happen again, the
@@ -235,9 +236,9 @@ func (c *Client) Canonical(url string) (canonical, host string, err error) {
 	return page.String(), page.Host, nil
 }
 
-// Group returns a URL as [Client.Canonical] does, and its group: URLs of one host with the same key file. A request has URLs of
-// one group, and what an engine says of a key is said of them. A group is the host, and the URL of the key file if
-// it is not at its usual place.
+// Group returns a URL as [Client.Canonical] does, and its group: URLs of one host with the same key
+// file. A request has URLs of one group, and what an engine says of the key holds for all of them. A
+// group is the host, and the URL of the key file if it is not at its usual place.
 func (c *Client) Group(url string) (canonical, group string, err error) {
 	page, problem := c.page("url", url)
 	if problem != nil {
@@ -246,7 +247,7 @@ func (c *Client) Group(url string) (canonical, group string, err error) {
 	return page.String(), c.groupOf(&Batch{Host: page.Host, URLs: []string{page.String()}}), nil
 }
 
-// page parses a URL and checks that the key file covers it. The path is that of an error.
+// page parses a URL and checks that the key file covers it. path is the Path of the error.
 func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 	page, problem := pageurl.Parse(path, u, pageurl.AsRFC3986)
 	if problem != nil {
@@ -290,7 +291,7 @@ func (r Request) Masked() []byte {
 	return bytes.ReplaceAll(r.Body, []byte(p.Key), []byte(Key(p.Key).String())) // it may also be in URLs
 }
 
-// Requests returns the requests that [Client.Submit] would send first, if all are accepted, for a
+// Requests returns the requests that [Client.Submit] would send if the engine accepted each, for a
 // program that shows them or sends them itself. It sends nothing. The error joins one error for each
 // URL that Submit would reject, and for each host without a key.
 func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Request, err error) {

@@ -54,13 +54,13 @@ func run(ctx context.Context, args []string) error {
 		locations = append(locations, location)
 		return nil
 	})
-	agent := flags.String("user-agent", "", "User-Agent of requests to it")
+	agent := flags.String("user-agent", "", "User-Agent of requests to the IndexNow service")
 	var cfg Config
 	flags.DurationVar(&cfg.Delay, "delay", 5*time.Second, "how long a URL waits for others")
 	flags.DurationVar(&cfg.Hold, "hold", 10*time.Minute, "how long a URL is held back after it was sent")
 	flags.DurationVar(&cfg.Timeout, "timeout", time.Minute,
 		"how long a job may last: a search for pages that the engine rejects takes up to 64 rejected requests and as many accepted ones, and what is not sent by then is for the next job")
-	flags.DurationVar(&cfg.GiveUpAfter, "give-up-after", 24*time.Hour, "how long URLs of a host wait of which the engine accepts nothing")
+	flags.DurationVar(&cfg.GiveUpAfter, "give-up-after", 24*time.Hour, "how long URLs wait while the engine accepts nothing of their host")
 	logFormat := flags.String("log-format", "text", "text or json: one object on each line")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -43,8 +43,8 @@ type Config struct {
 	// the engine rejects, is for the next one. The job of a server that died counts as failed after twice
 	// this time, and up to 30 seconds that River adds. Then it waits as after any failure.
 	Timeout time.Duration
-	// GiveUpAfter is how long a URL waits while the engine accepts nothing of its host. Such a host is asked with one page at
-	// each backoff.
+	// GiveUpAfter is how long a URL waits while the engine accepts nothing of its host. Of such a host,
+	// one page is sent at each backoff.
 	GiveUpAfter time.Duration
 }
 

@@ -140,8 +140,9 @@ func hasAccepted(report indexnow.Report) bool {
 // rejectedQueue is the queue of the jobs for hosts that are rejected.
 const rejectedQueue = "rejected"
 
-// settleHost notes whether the engine accepts something of a host. left are the batches that are sent again. If the host was asked with one
-// page, whatever the engine said of it sets when the next one is asked.
+// settleHost notes whether the engine accepts something of a host. left are the batches that are sent
+// again. If only one page of the host was sent, whatever the engine said of it sets when the next page
+// is sent.
 func (o *Outbox) settleHost(ctx context.Context, host string, report indexnow.Report, left []indexnow.Batch, wasRejected bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
 	defer cancel()

@@ -274,7 +274,8 @@ func (h *host) add(url string) {
 	}
 }
 
-// next returns the place of the item with which a host that is rejected is asked: the latest that was not rejected alone before.
+// next returns the place of the item that is sent to find out whether the service accepts a rejected
+// host again: the latest that was not rejected alone before.
 func (h *host) next() int {
 	for i := len(h.waiting) - 1; i > 0; i-- {
 		if _, isTried := h.isAtFault[h.waiting[i]]; !isTried {
@@ -315,8 +316,8 @@ func (q *Queue) Run(ctx context.Context) error {
 
 // Shutdown closes the queue, lets Run finish the requests on their way, and then sends immediately what
 // still waits; for each host it stops at the first failure. It returns the URLs that are left, which
-// the service may not have: the URLs of hosts that fail, and all that are not accepted before ctx ends,
-// which interrupts the requests.
+// the service perhaps does not have: the URLs of hosts that fail, and all that are not accepted before
+// ctx ends, which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed {

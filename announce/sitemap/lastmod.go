@@ -108,8 +108,9 @@ func withText(known, lastMod string) string {
 	return strings.Join(texts[max(0, len(texts)-maxTexts):], "\n")
 }
 
-// isLater reports whether a lastmod is a change from another one. Another text is one, unless both are dates, and it is not later as far as both
-// are exact: of a day and a time on that day, nobody knows.
+// isLater reports whether a lastmod is a change from another one. If not both are dates, any other text
+// is a change. If both are, only a later date is, as exactly as the less exact one says: a time is not
+// later than its own day.
 func isLater(lastMod, than string) bool {
 	if lastMod == "" || lastMod == than {
 		return false

@@ -32,7 +32,7 @@ func (e entry) place() string {
 // All limits are checked before memory is taken for what is beyond them.
 const (
 	maxEntries = 50_000   // of a sitemap or an index: https://www.sitemaps.org/protocol.html
-	maxToken   = 64 << 10 // bytes, 8 MiB in feeds, which may have whole pages: of a tag with its attributes, of a text between tags, or of a comment
+	maxToken   = 64 << 10 // bytes of a tag with its attributes, of a text between tags, or of a comment; 8 MiB in feeds, where a text may be a whole page
 	maxDepth   = 100      // of elements
 	maxText    = 10_000   // bytes of a URL or a date
 )
@@ -96,7 +96,7 @@ func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64
 	return p.text(buffered)
 }
 
-// encodings are beginnings that look like nothing in an editor.
+// encodings are beginnings of files that an editor does not show.
 var encodings = []struct{ start, problem string }{
 	{"\uFEFF", "it begins with two byte order marks (U+FEFF); want at most one"},
 	{"\u200B", "it begins with an invisible character (U+200B, zero width space); remove it"},

@@ -161,8 +161,8 @@ func (c *Client) verify(ctx context.Context, publishers []string,
 	return errors.Join(errs...)
 }
 
-// compare reports what is wrong with the contents of a key file. Its errors do not quote the
-// contents, because the publisher's domain may lead to an internal host.
+// compare reports what is wrong with the contents of a key file. Its errors do not quote the contents,
+// except the type of a PEM block, because the publisher's domain may lead to an internal host.
 func (c *Client) compare(answer outbound.Answer) error {
 	file := answer.Body
 	block, rest := pem.Decode(file)

@@ -41,7 +41,7 @@ func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
 	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "column of --table that has the domains")
 	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix",
-		"column of --table that has the hash prefixes; if no AMP Cache is trusted, the column of domains again")
+		"column of --table that has the hash prefixes; if no AMP Cache is trusted, name the column of domains here")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }
 

@@ -61,7 +61,7 @@ func TestAnEndpointOfSeveralPagesIsTestedOnce(t *testing.T) {
 	if !slices.Equal(urls, []string{"/list", "/1/own", "/2/own"}) {
 		t.Errorf("tested %q", urls)
 	}
-	slow := server.URL + "/2 has Cache-Control: max-age=86400. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within it."
+	slow := server.URL + "/2 has Cache-Control: max-age=86400. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within that time."
 	if !slices.Contains(report.Notes, slow) || strings.Count(strings.Join(report.Notes, "\n"), "max-age=") != 1 {
 		t.Errorf("notes: %q", report.Notes)
 	}

@@ -4,8 +4,8 @@ package driver
 
 import "strings"
 
-// LogText returns the text of an error in one line of at most 200 bytes, for logs: those of databases can have
-// many lines.
+// LogText returns the text of an error in one line of at most 200 bytes, for logs: error texts of
+// databases can have many lines.
 func LogText(err error) string {
 	const most, end = 200, 60 // the cause is often at the end
 	text := strings.Join(strings.Fields(err.Error()), " ")

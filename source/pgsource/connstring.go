@@ -14,7 +14,7 @@ import (
 )
 
 // CheckConnString returns the error of [New] for a connection string, for programs that also give it to
-// others. It does not have the string, nor a part of it, because that may be the password.
+// others. The error contains no part of the string, because it may be the password.
 func CheckConnString(connString string) error {
 	_, err := parseConnString(connString)
 	return err
@@ -27,8 +27,9 @@ func badConnString(reason, more string) error {
 	return &badvalue.Error{Code: badvalue.Malformed, Path: "ConnString", Value: "…", Reason: reason, Want: wantConnString + more}
 }
 
-// parseConnString returns what pgx makes of a connection string. It also rejects strings in which a part of
-// the password would become a host, a database or a setting, because errors of pgx and of PostgreSQL have these.
+// parseConnString returns what pgx makes of a connection string. It also rejects strings in which a
+// part of the password would become a host, a database or a setting, because errors of pgx and of
+// PostgreSQL quote hosts, databases and settings.
 func parseConnString(connString string) (*pgx.ConnConfig, error) {
 	conn, err := pgx.ParseConfig(connString)
 	if err != nil {
@@ -54,8 +55,8 @@ func parseConnString(connString string) (*pgx.ConnConfig, error) {
 // defaultConnectTimeout is for each host. A host that does not answer must not keep others from being tried.
 const defaultConnectTimeout = time.Second
 
-// hasOtherSetting reports whether there is a keyword that PostgreSQL may not know, and that may be a part of a
-// password: behind it, or because the string is a URL of another scheme.
+// hasOtherSetting reports whether there is a keyword that PostgreSQL may not know, and that may be a
+// part of a password: of one that is not quoted, or of one in a URL of another scheme.
 func hasOtherSetting(connString string, conn *pgx.ConnConfig) bool {
 	text := strings.ToLower(connString)
 	hasPassword := strings.Contains(text, "pass") || strings.Contains(text, "pwd") // as a keyword, not before the @ of a URL

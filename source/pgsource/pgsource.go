@@ -60,7 +60,7 @@
 // with session_replication_role=replica are reported, as the triggers are installed as ENABLE ALWAYS; a
 // tool that enables them again in another way undoes that. After a change that is not reported,
 //
-//	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, with _ for the dot
+//	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, in lower case, with _ for the dot
 //
 // makes all servers look up everything again. PostgreSQL lets every role that may connect send
 // notifications. So notifications without a domain are throttled: one in 5 seconds has an effect. A
@@ -141,7 +141,7 @@ const (
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
 
-	// maxUnsent is how many echoes in a row may not be sent while the Table is listening.
+	// maxUnsent is how many echoes in a row may fail to be sent before the Table counts as not listening.
 	maxUnsent = 3
 
 	// maxCauses is how many causes of one outage are logged.
@@ -156,7 +156,7 @@ type times struct {
 	ping      time.Duration // an answer of the server
 	echo      time.Duration // an echo that was sent
 	echoEvery time.Duration // the next echo, give or take a fifth of it, so that servers do not send together: each echo wakes all of them
-	install   time.Duration // a call of Install after New: before, missing triggers are not reported
+	install   time.Duration // a call of Install after New: until it has passed, missing triggers are not reported
 }
 
 // usualTimes is changed by tests.
@@ -247,10 +247,10 @@ func (s *Table) Ping(ctx context.Context) error {
 	return fmt.Errorf("pgsource: not listening for changes: %w", problem)
 }
 
-// Database returns what [source.New] needs. Its IsListening reports whether the connection that
-// listens answered within the last second, has its LISTEN, got the last notification that the Table sent to itself, and
-// the table has the triggers. Lookups fail with
-// [ErrOtherTriggers] while the table has triggers for another condition.
+// Database returns what [source.New] needs. Its IsListening returns true if the listening connection
+// answered within the last second, has its LISTEN and got the last notification that the Table sent to
+// itself, and if the database table has the triggers. Lookups fail with [ErrOtherTriggers] while the
+// table has triggers for another condition.
 func (s *Table) Database() source.Database {
 	src := s.Table.Database()
 	byDomain, byHash := src.PublisherByDomain, src.PublisherByHash
@@ -368,7 +368,8 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 			case err != nil:
 				return err
 			case isSent && !s.isListening.Load():
-				// While nothing is asked on it, a pooler that does not keep sessions gives this connection nothing, and so no echo.
+				// Ask nothing on this connection until the echo is back: a pooler that does not keep sessions
+				// delivers nothing to an idle connection.
 				nextCheck = time.Now().Add(pingEvery)
 				continue
 			}

@@ -58,7 +58,7 @@ func (s *Table) Install(ctx context.Context) error {
 // Config.Table.
 func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
 	var own, others int
-	for dead := s.db.Stats().OpenConnections; ; dead-- { // all that the pool has may be
+	for dead := s.db.Stats().OpenConnections; ; dead-- { // all connections of the pool may be dead
 		err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others)
 		if err == nil {
 			return own == len(triggerNames), s.fits(others)
@@ -237,7 +237,8 @@ END
 		fmt.Fprintf(&b, "DROP TRIGGER IF EXISTS %[1]s ON %[2]s;\nCREATE TRIGGER %[1]s AFTER %[3]s FOR EACH STATEMENT EXECUTE FUNCTION %[4]s();\n"+
 			"ALTER TABLE %[2]s ENABLE ALWAYS TRIGGER %[1]s;\n", triggerNames[i], t.Table, fmt.Sprintf(event, t.Table), function)
 	}
-	// Each trigger runs once, for no row: an error in Condition must not wait for a writer.
+	// The triggers for INSERT, UPDATE and DELETE run once, for no row, so that an error in Condition shows
+	// now, and not at the first write.
 	fmt.Fprintf(&b, "INSERT INTO %[1]s (%[2]s) SELECT %[2]s FROM %[1]s WHERE false;\n", t.Table, t.DomainColumn)
 	fmt.Fprintf(&b, "UPDATE %[1]s SET %[2]s = %[2]s WHERE false;\n", t.Table, t.DomainColumn)
 	fmt.Fprintf(&b, "DELETE FROM %s WHERE false;\n", t.Table)

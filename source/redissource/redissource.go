@@ -416,11 +416,10 @@ func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
 // batch is how many publishers are written, or keys scanned, at once.
 const batch = 1000
 
-// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts. When it
-// returns nil, each master has them in memory, and so have Config.Replicas replicas of it;
-// how soon they are on disk is Redis's setting (appendfsync). If some are not publisher
-// domains, the error lists them and none is written. After an error from Redis, some may be
-// written, on some servers; call it again.
+// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts. When it returns nil,
+// the masters have them in memory, and so have Config.Replicas replicas of each; how soon they are on
+// disk is Redis's setting (appendfsync). If some are not publisher domains, the error lists them and
+// none is written. After an error from Redis, some may be written, on some servers; call it again.
 func (s *Store) Add(ctx context.Context, publishers ...string) error {
 	return s.write(ctx, publishers, func(domain, prefix string) (first, second change) {
 		// The hash prefix first: alone it has no effect, and servers are told only of the

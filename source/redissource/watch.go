@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// pingEvery is how often Redis is asked whether it is there, and pingTimeout how long it may take to answer.
-	// A change that it reports within this time is not missed: the connection stays.
+	// pingEvery is how often Redis is asked whether it is there, and pingTimeout how long it may take to
+	// answer. If Redis hangs for less than pingTimeout, no change is missed: the connection stays.
 	pingEvery   = 250 * time.Millisecond
 	pingTimeout = 500 * time.Millisecond
 	// nudgeTimeout is more than the 5 seconds after which rueidis gives up a new connection.
@@ -146,8 +146,8 @@ func (s *Store) watch(ctx context.Context, option rueidis.ClientOption) {
 	}
 }
 
-// kindOf returns what tells causes apart in the log: Redis's code, such as WRONGPASS, or the text, but the same for all
-// connections that are lost. A Cluster has a cause for each master.
+// kindOf returns what tells causes apart in the log: Redis's code, such as WRONGPASS, or the text, but
+// one text for all lost connections, because a Cluster that is down has one error for each master.
 func kindOf(err error) string {
 	answer := (*rueidis.RedisError)(nil)
 	network := net.Error(nil)
@@ -194,7 +194,8 @@ func connect(option rueidis.ClientOption, topology Topology) (rueidis.Client, er
 	return client, nil
 }
 
-// look asks Redis, or each master of a Cluster, for a key, and whether it would report a change. It is listening only if all say so.
+// look asks Redis, or each master of a Cluster, for a key, and whether it would report a change. The
+// Store is listening only if all answer yes.
 func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -224,7 +225,7 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 			covered += some[1] - some[0] + 1
 		}
 		node := nodes[addr]
-		if node == nil { // rueidis learns of it by a lookup, which must go on
+		if node == nil { // rueidis learns of it only by a lookup, so lookups of these slots must not be rejected
 			mu.Lock()
 			found = found.with(&outage{err: fmt.Errorf("redissource: %s: %w", addr, errNoConnection), slots: [][2]int{}})
 			mu.Unlock()
@@ -243,7 +244,7 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	if found != nil {
 		s.nudge(ctx, client, found)
 	}
-	if found == nil && covered != numSlots { // Redis answers these with an error
+	if found == nil && covered != numSlots { // Redis answers lookups in the missing slots with an error, so they need not be rejected
 		found = &outage{err: errors.New("redissource: some hash slots have no master; a replica may be taking over"), slots: [][2]int{}}
 		s.nudge(ctx, client, &outage{}) // rueidis may know other nodes then
 	}
@@ -298,7 +299,7 @@ func (o *outage) with(other *outage) *outage {
 	return &outage{err: o.err, slots: append(slices.Clone(o.slots), other.slots...)}
 }
 
-// keyIn returns a key in one of the slots, or "" if none of many is.
+// keyIn returns a key in one of the slots, or "" if none of the keys that it tries is in one.
 func (s *Store) keyIn(slots [][2]int) string {
 	all, most := &outage{slots: slots}, numSlots
 	switch {
@@ -398,7 +399,8 @@ func slotsOf(ctx context.Context, nodes map[string]rueidis.Client) (masters map[
 	return masters, covered, err
 }
 
-// slotRange returns the address of the master in a range of CLUSTER SLOTS, which asked has returned.
+// slotRange returns the address of the master in a range of CLUSTER SLOTS, as the node at the address
+// asked has returned it.
 func slotRange(one rueidis.RedisMessage, asked string) (master string, slots [2]int) {
 	parts, err := one.ToArray()
 	if err != nil || len(parts) < 3 {

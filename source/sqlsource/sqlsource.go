@@ -66,9 +66,9 @@
 //
 // # Connections
 //
-// A lookup that fails while there is time is retried, up to twice, on a connection that has
-// answered a ping. So connections that the database or a proxy has closed cause few errors: only for a
-// lookup whose connections were closed three times in a row.
+// A lookup that fails while there is time is retried, up to twice, on a connection that has answered a
+// ping, or on a new one. So connections that the database or a proxy has closed cause few errors: only
+// for a lookup whose connections were closed three times in a row.
 package sqlsource
 
 import (

@@ -42,7 +42,7 @@ func testMemory() *memory {
 	return newMemory(Config{TTL: 10, NegativeTTL: 5, MaxStale: 30, MaxEntries: 2})
 }
 
-// fresh returns what is remembered for a key: key{"yes", false}, "no", or "" for nothing.
+// fresh returns what is remembered for a key: "yes", "no", or "" for nothing.
 func (m *memory) fresh(key string, now time.Duration) string {
 	switch domain, ok := m.answer(key, now); {
 	case !ok:

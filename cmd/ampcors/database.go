@@ -178,22 +178,29 @@ func (d *database) withHint(ping func(context.Context) error) func(context.Conte
 
 // hinted adds to an error of the database which flag is about it, if one is.
 func (d *database) hinted(err error) error {
-	code := ""
+	code, message := "", ""
 	if said := (*pgconn.PgError)(nil); errors.As(err, &said) {
-		code = said.Code
+		code, message = said.Code, strings.ToLower(said.Message)
 	} else if said := (*mysql.MySQLError)(nil); errors.As(err, &said) {
-		code = fmt.Sprint(said.Number)
+		code, message = fmt.Sprint(said.Number), strings.ToLower(said.Message)
 	}
 	switch t := d.table; code {
 	case "42P01", "1146": // no such table
 		return fmt.Errorf("%w; --table names the table, here %s", err, t.Table)
 	case "42703", "1054": // no such column
-		return fmt.Errorf("%w; --domain-column names the column of domains, here %s, and --prefix-column the column of hash prefixes, here %s. "+
-			"If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s", err, t.DomainColumn, t.PrefixColumn, t.DomainColumn)
+		isNamed := func(column string) bool { return strings.Contains(message, strings.ToLower(column)) }
+		switch {
+		case isNamed(t.PrefixColumn):
+			return fmt.Errorf("%w; it is the column of --prefix-column, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s",
+				err, t.DomainColumn)
+		case isNamed(t.DomainColumn), t.Condition == "":
+			return fmt.Errorf("%w; --domain-column names the column of domains, here %s", err, t.DomainColumn)
+		}
+		return fmt.Errorf("%w; --condition names it, here %s", err, t.Condition)
 	case "42883": // no such operator
 		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column, write \"active\" in place of \"active = 1\"", err)
 	case "42501", "1142", "1143": // no permission
-		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s", err, t.Table)
+		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s TO that user", err, t.Table)
 	}
 	return err
 }
@@ -246,8 +253,11 @@ func (d *database) opened() (*sql.DB, error) {
 // withoutPrefix returns how many rows have no hash prefix, or 0 if that is not known or the table has none.
 func (d *database) withoutPrefix(ctx context.Context) (n int) {
 	t := d.table
+	if strings.EqualFold(t.PrefixColumn, t.DomainColumn) {
+		return 0
+	}
 	db, err := d.opened()
-	if err != nil || strings.EqualFold(t.PrefixColumn, t.DomainColumn) {
+	if err != nil {
 		return 0
 	}
 	defer db.Close()

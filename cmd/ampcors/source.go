@@ -45,7 +45,8 @@ func newSourceInstall() *cobra.Command {
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it and on the domains; " +
 			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. Columns, indexes and prefixes that are there are not touched; triggers of an earlier version, and an index that is not valid, are replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
-			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
+			"Domains that no lookup finds, such as one in upper case, are listed.\n\n" +
+			"Exit codes: 0 done, 1 done, but the table has domains that no lookup finds, 2 nothing was changed: wrong usage, or triggers of servers with other flags are there, 3 nothing or not all was changed, because of the database.\n\n" +
 			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
 		Args:    noArgs,
@@ -53,7 +54,7 @@ func newSourceInstall() *cobra.Command {
 	d.addFlags(cmd)
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
-	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns or another --condition; lookups then fail on servers that still use the old ones")
+	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns, another --condition or another spelling of --table; servers that still use the old ones then fail, or hear of no change")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *replace && d.isMySQL() {
 			return errors.New("--replace is about triggers, which MySQL and MariaDB do not get; remove it")
@@ -280,7 +281,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	installed, err := triggers.IsInstalled(p.ctx)
 	switch {
 	case errors.Is(err, pgsource.ErrOtherTriggers) && !replace:
-		return nil, exitError{exitFindings, fmt.Errorf("the table %s has triggers for other columns or another condition. Lookups of servers that use those would fail if the triggers were replaced: use the flags of those servers, or --replace", table)}
+		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for other columns or another condition. Lookups of servers that use those would fail if the triggers were replaced: use the flags of those servers, or --replace", table)}
 	case err != nil && !errors.Is(err, pgsource.ErrOtherTriggers), err == nil && installed:
 		return statements, err
 	}
@@ -289,10 +290,18 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		return nil, err
 	}
 	what := "the triggers that report changes"
-	if hasEarlier, err := p.hasRow(fmt.Sprintf("SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('%s') AND tgname LIKE 'ampcors%%'", table)); err != nil {
+	var channel sql.NullString // of earlier triggers
+	switch err := p.db.QueryRowContext(p.ctx, `SELECT substring(p.prosrc FROM 'pg_notify\(''ampcors_([^'']+)''')
+		FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors%' LIMIT 1`,
+		table).Scan(&channel); {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
 		return nil, err
-	} else if hasEarlier {
-		what += ", which replace earlier ones (all servers must be started with exactly this --table and these columns)"
+	case channel.Valid && !strings.Contains(install, "'ampcors_"+channel.String+"'") && !replace:
+		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for servers that write its name in another way, and these would not hear of changes any more: use their --table (%s, perhaps with a dot for a _), or --replace",
+			table, channel.String)}
+	default:
+		what += ", which replace earlier ones (all servers must be started with exactly this --table, these columns and this --condition)"
 	}
 	add(what, "%s", install)
 	return statements, nil
@@ -369,7 +378,7 @@ func (p preparation) fill() error {
 			fmt.Fprintf(p.errs, "%d of %d rows\n", done, all)
 		}
 	})
-	if filled == 0 {
+	if missing == 0 {
 		fmt.Fprintln(p.out, "no hash prefix was missing")
 	} else {
 		fmt.Fprintf(p.out, "%s filled\n", count(filled, "hash prefix was", "hash prefixes were"))
@@ -389,7 +398,9 @@ func (p preparation) hasPrefixes() bool {
 	return !strings.EqualFold(p.table.PrefixColumn, p.table.DomainColumn)
 }
 
-// check returns what is wrong with rows, at most ten: domains that are not canonical, and prefixes
+const maxWrong = 100 // rows that are named
+
+// check returns what is wrong with rows, at most maxWrong: domains that are not canonical, and prefixes
 // that are another domain's. prefix is the column of hash prefixes, or NULL if there is none. If onlyFilled, rows without a prefix are not looked at.
 func (p preparation) check(prefix string, onlyFilled bool) (rows int, err error) {
 	query := fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL", p.table.DomainColumn, prefix, p.table.Table)
@@ -418,13 +429,13 @@ func (p preparation) check(prefix string, onlyFilled bool) (rows int, err error)
 			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL, and then ampcors source fill", prefix.String, want)
 		}
 		if err != nil {
-			if wrong++; wrong <= 10 {
+			if wrong++; wrong <= maxWrong {
 				errs = append(errs, fmt.Errorf("the domain %.300q in %s: %w", domain, p.table.Table, err))
 			}
 		}
 	}
-	if wrong > 10 {
-		errs = append(errs, fmt.Errorf("%d more rows are wrong", wrong-10))
+	if wrong > maxWrong {
+		errs = append(errs, fmt.Errorf("%d more rows are wrong", wrong-maxWrong))
 	}
 	return rows, errors.Join(append(errs, found.Err())...)
 }

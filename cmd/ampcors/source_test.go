@@ -145,7 +145,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 			for _, command := range commands { // they have no condition
 				args := strings.Fields(command)
 				if args[0] == "install" && driver == "pgx" {
-					if _, stderr := source(exitFindings, args...); !strings.Contains(stderr, "use the flags of those servers, or --replace") {
+					if _, stderr := source(exitUsage, args...); !strings.Contains(stderr, "use the flags of those servers, or --replace") {
 						t.Error(stderr)
 					}
 					args = append(args, "--replace")
@@ -155,6 +155,10 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if driver == "pgx" {
 				if out, _ := source(exitClean, on(sites, "install", "--replace")...); !strings.Contains(out, "which replace earlier ones") {
 					t.Error(out)
+				}
+				elsewhere := append([]string{"install", "--table", "public.sites"}, sites[2:]...)
+				if _, stderr := source(exitUsage, elsewhere...); !strings.Contains(stderr, "use their --table (sites, perhaps with a dot for a _), or --replace") {
+					t.Error(stderr)
 				}
 			}
 			serveFrom(t, url, sites)
@@ -208,7 +212,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 					t.Errorf("%s: %d, %s%s", origin, code, out, stderr)
 				}
 			}
-			for condition, want := range map[string]string{"active = 1": `write "active" in place of "active = 1"`, "nonsense": "--domain-column names the column"} {
+			for condition, want := range map[string]string{"active = 1": `write "active" in place of "active = 1"`, "nonsense": "--condition names it, here nonsense"} {
 				if code, _, stderr := run(t, "", "check", config, "--database", url, "--table", "tenants", "--domain-column", "host", "--prefix-column",
 					"host", "--condition", condition); (code == exitClean || !strings.Contains(stderr, want)) && (driver == "pgx" || condition == "nonsense") {
 					t.Errorf("%s: %d, %s", condition, code, stderr)

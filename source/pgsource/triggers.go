@@ -85,7 +85,7 @@ var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.pr
 // condition than a [Config] has. Either the triggers or the Config is wrong. If the Config lacks the
 // condition of the triggers, a suspended publisher would get in. So lookups fail, and the error wraps
 // [source.ErrNoStale].
-var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table were installed with other columns or another condition; use the columns and the condition of the triggers, or install triggers for yours, with ampcors source install --replace; %w", source.ErrNoStale)
+var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table are for other columns or another condition, character for character; use theirs, or run ampcors source install --replace with yours; %w", source.ErrNoStale)
 
 // What is known of the triggers on the table.
 const (
@@ -135,7 +135,7 @@ func (s *Table) checkFit(ctx context.Context) error {
 type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
-	return fmt.Sprintf("pgsource: the table %s does not have the triggers for these columns and this condition, or they are disabled; as long as that is so, a revoked publisher stays allowed until its TTL is over; install them, as ampcors source install does with the same flags", e.table)
+	return fmt.Sprintf("pgsource: %s does not have the triggers for these columns and this condition, or not enabled, so revocations are seen late; run ampcors source install with the same flags", e.table)
 }
 
 // triggers are those of a table.

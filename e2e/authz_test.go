@@ -62,8 +62,8 @@ func TestNginxAsksAuthz(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, format, _ := strings.Cut(string(readme), "```nginx\n")
-	format, _, _ = strings.Cut(format, "```")
+	_, format, _ := strings.Cut(string(readme), "```nginx\nmap ")
+	format, _, _ = strings.Cut("map "+format, "```")
 	log := filepath.Join(t.TempDir(), "ampcors.log")
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)), strings.Replace(format, "/var/log/nginx/ampcors.log", log, 1))
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
@@ -94,8 +94,73 @@ func TestNginxAsksAuthz(t *testing.T) {
 	// The README's log has the origins and reasons of denials.
 	for _, method := range []string{"GET", "OPTIONS"} {
 		if lines, err := os.ReadFile(log); err != nil ||
-			!strings.Contains(string(lines), " 403 "+method+` "https://www-evil-example.cdn.ampproject.org" publisher_not_allowed`) {
+			!strings.Contains(string(lines), " 403 "+method+` "/api" "https://www-evil-example.cdn.ampproject.org" "publisher_not_allowed"`) {
 			t.Errorf("%s: %.2000s, %v", method, lines, err)
+		}
+	}
+}
+
+// The backend gets the sender of an email that ampcors has checked, and none that a client claims.
+func TestNginxNamesTheSenderThatWasChecked(t *testing.T) {
+	handler, err := authz.New(gatewaytest.NewMiddleware(t), authz.NGINX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q", r.Header.Values("Ampcors-Email-Sender"))
+	})))
+	for _, test := range []struct{ origin, sender, query, want string }{
+		{"", "news@example.com", "", `["news@example.com"]`},
+		{"https://mail.google.com", "", "?__amp_source_origin=news%40example.com", `["news@example.com"]`},
+		{"", "", "?__amp_source_origin=news%40example.com", `[]`},
+		{"https://www.example.com", "", "", `[]`},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+nginx+"/"+test.query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Ampcors-Email-Sender", "forged@example.com")
+		for name, value := range map[string]string{"Origin": test.origin, "AMP-Email-Sender": test.sender} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if string(body) != test.want {
+			t.Errorf("%+v: %s, %s", test, resp.Status, body)
+		}
+	}
+}
+
+// What a server sets for all of its locations does not let anybody past ampcors, and the backend's own errors arrive.
+func TestNginxAsksWhateverTheServerSets(t *testing.T) {
+	handler, err := authz.New(gatewaytest.NewMiddleware(t), authz.NGINX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the backend's own", http.StatusForbidden)
+	})), "satisfy any;\nallow 127.0.0.1;\ndeny all;\nproxy_intercept_errors on;\n")
+	for origin, want := range map[string]string{"https://www.example.com": "the backend's own", "https://evil.example": "Forbidden: unknown_host"} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+nginx+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", origin)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if got := strings.TrimSpace(string(body)); resp.StatusCode != http.StatusForbidden || got != want ||
+			(resp.Header.Get("Access-Control-Allow-Origin") == origin) != (want == "the backend's own") {
+			t.Errorf("%s: %s %q %v; want %q", origin, resp.Status, got, resp.Header, want)
 		}
 	}
 }

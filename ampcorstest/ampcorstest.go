@@ -1,5 +1,5 @@
 // Package ampcorstest checks, in a publisher's own tests, that a handler has an [ampcors.Middleware] where
-// it must be: in front of every route, and of the router's own answers.
+// it must be: in front of a route, and of the router's own answers. Call [Check] for each route that changes data.
 //
 //	func TestPagesOfAMPCachesMayCall(t *testing.T) {
 //		route := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/profile"}
@@ -40,8 +40,8 @@ type Route struct {
 	Caches []cacheurl.Cache
 
 	// Origin is the origin of the publisher's page. If it is "", pages on the AMP Caches and at the
-	// publisher's own origin are tried. A Middleware with Caches: []cacheurl.Cache{} needs the publisher's
-	// own, such as "https://www.example.com".
+	// publisher's own origin are tried. If the Middleware has Caches: []cacheurl.Cache{}, set the field
+	// Caches to the same, or Origin to the publisher's own, such as "https://www.example.com".
 	Origin string
 
 	// Missing is a path that is behind the Middleware, and that no route has. If it is "", a path in the folder of
@@ -49,7 +49,8 @@ type Route struct {
 	// and that path is not one of them.
 	Missing string
 
-	// Header is sent with the route's own request, such as the Cookie of a session if the handler wants one.
+	// Header is sent with the route's own request, such as the Cookie of a session if the handler wants
+	// one. The preflight asks for its names, such as X-Token.
 	Header http.Header
 
 	// AllowsProgramsToWrite is Config.DangerouslyAllowUnsafeRequestsWithoutOrigin.
@@ -95,6 +96,10 @@ func Check(h http.Handler, route Route) error {
 	}
 	c.preflightIsDenied("from a page of "+evil, forbidden, "")
 	c.preflightIsDenied("for the header X-Ampcorstest-Does-Not-Exist", allowed[0], "x-ampcorstest-does-not-exist")
+	if route.Caches != nil && len(route.Caches) == 0 {
+		onCache, _ := cacheurl.Origins(route.Publisher) // no error, because the publisher is allowed
+		c.preflightIsDenied("from the publisher's page on an AMP Cache, though Route.Caches is empty,", onCache[0], "")
+	}
 	c.denied(forbidden)
 	for _, origin := range allowed {
 		before := len(c.errs)
@@ -147,6 +152,10 @@ func (c *checker) report(format string, args ...any) {
 func (c *checker) preflight(origin string) bool {
 	r := newRequest(http.MethodOptions, c.route.Path, origin)
 	r.Header.Set("Access-Control-Request-Method", c.route.Method)
+	headers := strings.Join(c.requestHeaders(), ",")
+	if headers != "" {
+		r.Header.Set("Access-Control-Request-Headers", headers)
+	}
 	w := send(c.h, r)
 	name := fmt.Sprintf("the preflight for %s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
 	if reason := reasonOf(w); reason != "" {
@@ -154,17 +163,32 @@ func (c *checker) preflight(origin string) bool {
 		if all, err := cacheurl.Origins(c.route.Publisher); c.route.Origin != "" && err == nil {
 			hint = fmt.Sprintf("; its pages on AMP Caches are at %s", strings.Join(all, " and "))
 		}
-		c.report("%s is denied: %s; want a Publisher and a Method that the Config allows, or another Origin or other Caches%s", name, reason, hint)
+		c.report("%s is denied: %s; want a Publisher, a Method and names of Header that the Config allows, or another Origin or other Caches%s", name, reason, hint)
 		return false
 	}
 	switch {
-	case w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Methods") != c.route.Method:
-		c.report("%s is answered with status %d and %s; want 204, its origin and the method: the Middleware must see requests before the router and other CORS middleware do",
+	case w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Methods") != c.route.Method ||
+		w.Header().Get("Access-Control-Allow-Headers") != headers:
+		c.report("%s is answered with status %d and %s; want 204, its origin, the method and the headers: the Middleware must see requests before the router and other CORS middleware do",
 			name, w.Code, origins(w))
 	default:
 		c.headers(name, w, origin)
 	}
 	return true
+}
+
+// requestHeaders returns the names in Route.Header that a page needs a preflight for, as browsers ask for them.
+// https://fetch.spec.whatwg.org/#cors-safelisted-request-header
+func (c *checker) requestHeaders() (names []string) {
+	for name := range c.route.Header {
+		switch lower := strings.ToLower(name); lower {
+		case "cookie", "accept", "accept-language", "content-language":
+		default:
+			names = append(names, lower)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // headers checks the CORS headers of a response for a publisher's page.
@@ -258,7 +282,10 @@ func (c *checker) denied(origin string) {
 	}
 	c.forget()
 	r := newRequest(c.route.Method, c.route.Path, "")
-	if w := send(c.h, r); w.Code != http.StatusForbidden || c.route.Ran != nil && c.route.Ran() {
+	switch w := send(c.h, r); {
+	case w.Code == http.StatusForbidden && c.route.Ran != nil && c.route.Ran():
+		c.report("%s %s without Origin is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", c.route.Method, c.route.Path)
+	case w.Code != http.StatusForbidden:
 		c.report("%s %s without Origin, as a form of any site can send it in an old browser, is answered with status %d; want 403, or AllowsProgramsToWrite if DangerouslyAllowUnsafeRequestsWithoutOrigin is meant",
 			c.route.Method, c.route.Path, w.Code)
 	}

@@ -84,6 +84,10 @@ func TestAWrongRouteIsSaidToBeOne(t *testing.T) {
 		"is denied: publisher_not_allowed":         {h, ampcorstest.Route{Publisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
 		"is denied: method_not_allowed":            {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PATCH", Path: "/quiet"}},
 		"is denied: unknown_host":                  {noCaches, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet"}},
+		"is denied: header_not_allowed": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet", Ran: takeRan,
+			Header: http.Header{"X-Token": {"1"}, "Cookie": {"a=b"}}}},
+		"though Route.Caches is empty, for PUT /quiet is answered with status 204": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet",
+			Caches: []cacheurl.Cache{}}},
 		"status 404, and the handler does not run": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quite", Ran: takeRan}},
 		"is the path right?":                       {h, ampcorstest.Route{Publisher: "www.example.com", Method: "GET", Path: "/quite"}},
 	} {

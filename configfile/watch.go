@@ -26,11 +26,12 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Logger gets a line for each configuration that is applied (level Info, or Warn if the configuration
-	// before it had at least 10 publishers, and half of these or more are gone), one when a configuration
-	// cannot be applied (level Error), one for each AMP Cache that is trusted now and was not before, or
-	// the reverse (level Warn), and one for each of the first ten ampcors.Config.Warnings (level Warn),
-	// with one more that counts the others. If nil, slog.Default() is used.
+	// Logger gets a line for each configuration that is applied, with the publishers and the other members
+	// that changed (level Info; or Warn if the configuration before it had at least 10 publishers, and
+	// half of these or more are gone, or if reportOnly or a dangerous member is now set), one when a
+	// configuration cannot be applied (level Error), one for each AMP Cache that is trusted now and was
+	// not before, or the reverse (level Warn), and one for each of the first ten ampcors.Config.Warnings
+	// (level Warn), with one more that counts the others. If nil, slog.Default() is used.
 	Logger *slog.Logger
 
 	// Each signal on Reload applies the file at once, even if it did not change. To reload
@@ -74,8 +75,9 @@ type Watcher struct {
 	listed   [sha256.Size]byte // of the Publishers of applied, as they were written
 	warnings []*badvalue.Error // of applied, until Run begins
 
-	mu     sync.Mutex
-	status Status
+	mu        sync.Mutex
+	status    Status
+	isRunning bool
 }
 
 // A Status is what a [Watcher] did last.
@@ -83,15 +85,28 @@ type Status struct {
 	// AppliedAt is when the Watcher last applied the file, or found that it is in force. Zero
 	// before that.
 	AppliedAt time.Time
-	// Err is why the file as it is now is not in force; nil if it is.
+	// Err is why the file as it is now is not in force; nil if it is. While Run is not running, nobody
+	// looks at the file, and Err says so.
 	Err error
 }
+
+var errNotRunning = errors.New("changes of the file are not applied: Watcher.Run is not running")
 
 // Status returns what the Watcher did last. It is safe for concurrent use with Run.
 func (w *Watcher) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.status
+	status := w.status
+	if !w.isRunning && status.Err == nil && !status.AppliedAt.IsZero() {
+		status.Err = errNotRunning
+	}
+	return status
+}
+
+func (w *Watcher) setRunning(isRunning bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isRunning = isRunning
 }
 
 // setApplied notes the configuration that was applied.
@@ -174,6 +189,8 @@ func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg W
 // WatcherConfig.Reload, or if Set gives it Denied or Observe: functions cannot be compared. Call
 // it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
+	w.setRunning(true)
+	defer w.setRunning(false)
 	w.warn(w.warnings)
 	w.warnings = nil
 	ticker := time.NewTicker(w.interval)
@@ -239,10 +256,32 @@ func (w *Watcher) apply(expected snapshot) {
 	if n := len(before.Publishers); n >= manyPublishers && 2*len(removed) >= n {
 		level, message = slog.LevelWarn, message+", and half of its publishers or more are gone; check that no list is truncated"
 	}
+	changed, isRisky := changedMembers(before, after)
+	if isRisky {
+		level, message = slog.LevelWarn, message+", and protects less than before"
+	}
 	w.log.Log(context.Background(), level, message, "file", w.name, "publishers", len(c.cfg.Publishers),
-		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed))
+		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed), "otherMembers", strings.Join(changed, " "))
 	w.logCaches(before.Caches, after.Caches)
 	w.warn(c.cfg.Warnings())
+}
+
+// changedMembers returns the names of the members, without publishers, that two configurations have differently, and whether one is
+// reportOnly or dangerously..., and is set now.
+func changedMembers(before, after ampcors.Config) (names []string, isRisky bool) {
+	b, a := reflect.ValueOf(before), reflect.ValueOf(after)
+	for _, field := range reflect.VisibleFields(a.Type()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" || name == "-" || name == "publishers" || reflect.DeepEqual(b.FieldByIndex(field.Index).Interface(), a.FieldByIndex(field.Index).Interface()) {
+			continue
+		}
+		names = append(names, name)
+		if name == "reportOnly" || strings.HasPrefix(name, "dangerously") {
+			isRisky = isRisky || a.FieldByIndex(field.Index).Bool()
+		}
+	}
+	isAll := after.Email.DangerouslyAllowMailProviderWildcards && !before.Email.DangerouslyAllowMailProviderWildcards
+	return names, isRisky || isAll
 }
 
 // manyPublishers is how many publishers a list must have had to be worth a warning when it loses most of them.

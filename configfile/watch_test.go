@@ -732,3 +732,48 @@ func TestAListThatLosesMostOfItsPublishersIsAWarning(t *testing.T) {
 		})
 	}
 }
+
+// Whoever forgets Run, or ends it too early, sees it in the status, and so in the metrics.
+func TestAStatusSaysThatRunIsNotRunning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, watcher, err := File{Path: filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")}.Watch(WatcherConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		isSaid := func(want bool) {
+			t.Helper()
+			if err := watcher.Status().Err; errors.Is(err, errNotRunning) != want || !want && err != nil {
+				t.Error(err)
+			}
+		}
+		isSaid(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = watcher.Run(ctx) }()
+		synctest.Wait()
+		isSaid(false)
+		cancel()
+		synctest.Wait()
+		isSaid(true)
+	})
+}
+
+// A reload that takes protection away is logged as a warning, and each reload says which members changed.
+func TestTheLogNamesTheMembersThatChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(write(t, map[string]string{"c.json": listing("a.example")}), "c.json")
+		w := startWatching(t, path, interval)
+		w.waitForLog(1, "is applied")
+		replace(t, path, `{"publishers": ["a.example"], "credentialed": true, "requestHeaders": ["X-Token"]}`)
+		w.waitForLog(2, `otherMembers="credentialed requestHeaders"`)
+		for i, member := range []string{`"reportOnly": true`, `"dangerouslyAllowHTTPOwnOrigins": true`,
+			`"email": {"senders": ["*@gmail.com"], "dangerouslyAllowMailProviderWildcards": true}`} {
+			replace(t, path, `{"publishers": ["a.example"], `+member+`}`)
+			w.waitForLog(3+i, "protects less than before")
+			w.waitForLog(3+i, "level=WARN")
+		}
+		replace(t, path, listing("a.example"))
+		w.waitForLog(6, "level=INFO")
+	})
+}

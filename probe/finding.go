@@ -128,6 +128,9 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 	if b.remark != "" {
 		add("Note: " + b.remark + ".")
 	}
+	if own := ownRemedies[ownReason(resp)]; own != "" && !t.Kind.IsHostile() && r.id != CachedWrongOrigin {
+		r.remedy = own
+	}
 	if r.id == AnyOriginAllowed && c.p.cfg.Cookie == "" {
 		add("Whether the answers depend on cookies was not tested: --cookie compares them.")
 	}

@@ -85,6 +85,36 @@ func reasonOf(resp *response) string {
 	return ""
 }
 
+// ownRemedies has what to do if ampcors itself denies what must work, by the reason in its body. The request was right, so what is in
+// front of ampcors has changed it, or ampcors is configured otherwise.
+var ownRemedies = func() map[string]string {
+	const unlisted = "The backend's ampcors denies %[1]s. If that is a publisher of yours, add it to publishers, or to the table of the database. ampcors explain %[1]s, with the server's configuration and flags, says why."
+	const unset = "What is in front of ampcors serve-authz does not ask it as authz/nginx.conf or authz/envoy.yaml does, or serve-authz was started with --proxy for the other one."
+	return map[string]string{
+		"publisher_not_allowed": unlisted, "hash_not_known": unlisted, "unknown_host": unlisted, "ambiguous_prefix": unlisted,
+		"malformed_origin":         "Let the proxy in front of ampcors pass the request header Origin as it is: ampcors got it changed, or twice. The list of publishers is not the cause.",
+		"no_origin_unsafe":         "Let the proxy in front of ampcors pass the request header Origin: ampcors got none. The list of publishers is not the cause.",
+		"method_not_allowed":       "The backend's ampcors denies the method of the request: add it to methods.",
+		"header_not_allowed":       "The backend's ampcors denies a header of the request: add it to requestHeaders.",
+		"email_sender_not_allowed": "The backend's ampcors denies the sender: add it to email.senders. ampcors explain --sender ADDRESS, with the server's configuration, says why.",
+		"source_unavailable":       "The backend's ampcors cannot ask its database: ampcors check, with the server's configuration and --database, says why.",
+		"no_method":                unset, "not_configured": unset,
+	}
+}()
+
+var ownBody = regexp.MustCompile(`^(?:Forbidden|Service Unavailable): ([a-z_]+)`)
+
+// ownReason returns the reason in a response that ampcors may have written, or "".
+func ownReason(resp *response) string {
+	if resp == nil || resp.Status < 400 {
+		return ""
+	}
+	if m := ownBody.FindSubmatch(resp.Body); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
 // cacheInFront says what shows that a cache has given every page one answer, or "". It is the cause if the backend would answer otherwise.
 func (c *cell) cacheInFront() (what string, isCause bool) {
 	f := c.front

@@ -214,3 +214,52 @@ func TestOwnDenialsAreReasonsOfAMPCORS(t *testing.T) {
 		}
 	}
 }
+
+// If ampcors itself denies what must work, the remedy is about ampcors or what is in front of it, and not about the backend's CORS headers.
+func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	changed := func(change func(http.Header)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			change(r.Header)
+			api.ServeHTTP(w, r)
+		}
+	}
+	get := Endpoint{Method: "GET", Credentials: true}
+	for name, test := range map[string]struct {
+		handler   http.HandlerFunc
+		publisher string
+		e         Endpoint
+		header    http.Header
+		remedy    string
+	}{
+		"a publisher that is not listed": {api.ServeHTTP, "www.other.example", get, nil, "add it to publishers"},
+		"a proxy that doubles Origin":    {changed(func(h http.Header) { h.Add("Origin", h.Get("Origin")) }), publisher, get, nil, "got it changed, or twice"},
+		"a proxy that drops Origin": {changed(func(h http.Header) { h.Del("Origin") }), publisher,
+			Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Credentials: true}, nil, "ampcors got none"},
+		"a header that is not listed": {api.ServeHTTP, publisher, get, http.Header{"X-Token": {"1"}}, "add it to requestHeaders"},
+		"nginx without X-Original-Method": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "Forbidden: no_method", http.StatusForbidden) },
+			publisher, get, nil, "does not ask it as authz/nginx.conf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.handler)
+			defer server.Close()
+			test.e.URL = server.URL
+			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{test.e}, Publishers: []string{test.publisher}, PageHeader: test.header, Unsafe: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range report.Findings {
+				if !strings.Contains(f.Remedy, test.remedy) {
+					t.Errorf("%s: %s", f.ID, f.Remedy)
+				}
+			}
+			if len(report.Findings) == 0 {
+				t.Errorf("no findings; not tested: %+v", report.Untested)
+			}
+		})
+	}
+}

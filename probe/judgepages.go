@@ -127,8 +127,8 @@ func (c *cell) withoutOriginTrial() *trial {
 // status of a login or a firewall, and without CORS headers.
 func (c *cell) isWalled(a *answer, pages []*trial) bool {
 	status, without := a.status(), c.withoutOriginTrial()
-	if a.fetch != nil && reasonOf(a.fetch.response) == "malformed_origin" {
-		return false // ampcors has decided, by an Origin that is not the page's
+	if a.fetch != nil && slices.Contains([]string{"malformed_origin", "no_method", "not_configured"}, ownReason(a.fetch.response)) {
+		return false // ampcors has decided, by something else than the page's Origin
 	}
 	if a.isReadable() || without == nil || !isDenialStatus(status) && status != http.StatusProxyAuthRequired {
 		return false

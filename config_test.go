@@ -75,6 +75,7 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 
 		{cfg: ampcors.Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme", want: `"example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space", want: `"b.example"`},
+		{cfg: ampcors.Config{Publishers: []string{"news@example.com"}}, where: "publishers[0]", reason: "is an email address", want: `"news@example.com" in email.senders`},
 		{cfg: ampcors.Config{Publishers: []string{"*"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*."}}, where: "publishers[0]", reason: "is empty", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.example.com."}}, where: "publishers[0]", reason: "trailing dot", want: `"*.example.com"`},
@@ -177,13 +178,13 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Email: ampcors.Email{Clients: []string{"https://mail.example"}}},
 			where: "email.senders", reason: "is missing", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{}}}, where: "email.senders", reason: "nothing else allows anybody", want: "example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Clients: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com", "example.com"}}}, where: "email.senders[1]",
 			reason: "not an email address", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*"}}}, where: "email.senders[0]", reason: "not an email address", want: "*@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]", reason: "is a pattern for subdomains", want: "for each subdomain"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "*@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a..b@example.com"}}}, where: "email.senders[0]", reason: "before the @",

@@ -126,6 +126,8 @@ func parseSender(value string) (address string, p *domains.Problem) {
 		return "", &domains.Problem{Reason: "has white space around it", Instead: strings.TrimSpace(value)}
 	case local != "*" && !isLocalPart(local):
 		return "", &domains.Problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
+	case strings.HasPrefix(base, "*."):
+		return "", &domains.Problem{Reason: "is a pattern for subdomains, which senders do not have", Want: wantAddress + " for each subdomain"}
 	case err != nil && err.Instead != "":
 		return "", &domains.Problem{Reason: "has a domain that " + err.Reason, Instead: local + "@" + err.Instead}
 	case err != nil:

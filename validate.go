@@ -115,7 +115,10 @@ func validate(cfg *Config, use func(publisher)) *validation {
 	v.requestHeaders(cfg.RequestHeaders)
 	v.responseHeaders(cfg.ResponseHeaders)
 	v.maxAge(cfg.MaxAge)
-	if len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil {
+	switch isEmpty := len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil; {
+	case isEmpty && cfg.Email.Senders != nil:
+		v.report(badvalue.Missing, "email.senders", "", "is empty, and nothing else allows anybody: no publishers, origins or Source", wantAddress)
+	case isEmpty:
 		v.report(badvalue.Missing, "publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source",
 			`at least one publisher, such as "example.com"`)
 	}
@@ -155,6 +158,8 @@ func (p *publisher) parse(h *hosts, allowsPublicSuffix bool) *badvalue.Error {
 		problem := err.Of(element("publishers", p.index), p.value)
 		if origin := domains.DevelopmentOrigin(p.value); origin != "" {
 			problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
+		} else if _, err := parseSender(p.value); err == nil {
+			problem.Reason, problem.Want = "is an email address", fmt.Sprintf("%q in email.senders", p.value)
 		}
 		return problem
 	}

@@ -81,9 +81,9 @@ func TestAWrongRouteIsSaidToBeOne(t *testing.T) {
 		handler http.Handler
 		route   ampcorstest.Route
 	}{
-		"is denied: publisher_not_allowed":         {h, ampcorstest.Route{Publisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
-		"is denied: method_not_allowed":            {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PATCH", Path: "/quiet"}},
-		"is denied: unknown_host":                  {noCaches, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet"}},
+		"is denied: publisher_not_allowed": {h, ampcorstest.Route{Publisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
+		"is denied: method_not_allowed":    {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PATCH", Path: "/quiet"}},
+		"is denied: unknown_host":          {noCaches, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet"}},
 		"is denied: header_not_allowed": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet", Ran: takeRan,
 			Header: http.Header{"X-Token": {"1"}, "Cookie": {"a=b"}}}},
 		"though Route.Caches is empty, for PUT /quiet is answered with status 204": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet",

@@ -241,7 +241,9 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 		"a proxy that drops Origin": {changed(func(h http.Header) { h.Del("Origin") }), publisher,
 			Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Credentials: true}, nil, "ampcors got none"},
 		"a header that is not listed": {api.ServeHTTP, publisher, get, http.Header{"X-Token": {"1"}}, "add it to requestHeaders"},
-		"nginx without X-Original-Method": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "Forbidden: no_method", http.StatusForbidden) },
+		"nginx without X-Original-Method": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "Forbidden: no_method", http.StatusForbidden)
+		},
 			publisher, get, nil, "does not ask it as authz/nginx.conf"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -93,6 +94,9 @@ func newExplain() *cobra.Command {
 			if hint == "" && d.address() != "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {
 				hint = d.rowHint(cmd.Context(), cmp.Or(e.Decision.ClaimedPublisher, strings.TrimPrefix(origin, "https://")))
 			}
+			if hint == "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {
+				hint = closeHint(cmp.Or(e.Decision.ClaimedPublisher, strings.TrimPrefix(origin, "https://")), cfg.Publishers)
+			}
 			if hint != "" {
 				explained.Steps = append(explained.Steps, step{Name: "hint", Value: hint})
 			}
@@ -110,6 +114,20 @@ func newExplain() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// closeHint names the entries of a list that differ from a value in one or two bytes, or is "".
+func closeHint(value string, list []string) string {
+	var found []string
+	for _, entry := range list {
+		if len(found) < 3 && max(len(value)-len(entry), len(entry)-len(value)) <= 2 && distance(value, entry) <= 2 {
+			found = append(found, strconv.Quote(entry))
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Perhaps a typo: %s is listed, and %q is not.", strings.Join(found, " and "), value)
 }
 
 // besideCache says which domain a cache has, if an origin is at another host of the cache's site, as one that was typed from memory.
@@ -163,7 +181,8 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Conf
 				detail = "This origin is not in email.clients, so that the sender does not count."
 			}
 			if reason == ampcors.ReasonEmailSenderNotAllowed {
-				detail += inOtherCase(sender, cfg.Email.Senders)
+				detail += cmp.Or(inOtherCase(sender, cfg.Email.Senders), " "+closeHint(sender, cfg.Email.Senders))
+				detail = strings.TrimSuffix(detail, " ")
 			}
 			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + reason.String() + "."})
 		}

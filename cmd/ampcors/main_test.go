@@ -773,3 +773,19 @@ func TestREADMEsCommandsRun(t *testing.T) {
 		t.Error("the README has no command")
 	}
 }
+
+// A typo in a list is named, for a page and for a sender.
+func TestExplainNamesATypo(t *testing.T) {
+	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["wwww.example.com", "www.example.net"], "email": {"senders": ["newss@example.com"]}}`)
+	for _, test := range []struct{ args, want string }{
+		{"https://www.example.com", `Perhaps a typo: "wwww.example.com" is listed, and "www.example.com" is not.`},
+		{"https://www-example-com.cdn.ampproject.org", `Perhaps a typo: "wwww.example.com" is listed`},
+		{"https://shop.example", ""},
+		{"--sender news@example.com", `Perhaps a typo: "newss@example.com" is listed`},
+	} {
+		code, stdout, stderr := run(t, "", append([]string{"explain", "--config", file}, strings.Fields(test.args)...)...)
+		if code != exitFindings || !strings.Contains(stdout, test.want) || test.want == "" && strings.Contains(stdout, "typo") {
+			t.Errorf("%s: exit code %d\n%s%s", test.args, code, stdout, stderr)
+		}
+	}
+}

@@ -296,7 +296,10 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		return cfg, errors.New("there is nothing to test; give the URL of a document, the file of an AMP email, --endpoint or --list")
 	}
 	for _, sender := range f.senders {
-		if local, domain, ok := strings.Cut(sender, "@"); !ok || local == "" || domain == "" || !httpguts.ValidHeaderFieldValue(sender) {
+		if domain, isPattern := strings.CutPrefix(sender, "*@"); isPattern {
+			return cfg, fmt.Errorf("--sender %q is a pattern; want one of its addresses, such as a@%s", sender, domain)
+		}
+		if local, domain, ok := strings.Cut(sender, "@"); !ok || local == "" || domain == "" || strings.ContainsAny(sender, " <>") || !httpguts.ValidHeaderFieldValue(sender) {
 			return cfg, fmt.Errorf("--sender %q is not an address; want one such as news@example.com", sender)
 		}
 	}

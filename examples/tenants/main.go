@@ -1,5 +1,6 @@
 // Command tenants serves an API for the pages of many customers, without AMP. Their domains are in a
-// database, and a customer's page gets its own data alone.
+// database, and the handler learns whose page calls. If paths belong to customers, compare: see
+// docs/tenants.md.
 //
 //	go run ./examples/tenants
 //	curl -i -H 'Origin: https://shop.example' http://localhost:8080/

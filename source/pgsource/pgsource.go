@@ -9,8 +9,11 @@
 // notification after the commit, so a lookup already sees the change. After a TRUNCATE, or a statement that
 // changes more than 30,000 rows, it may take 5 seconds (see What is not reported).
 //
-//	table, err := pgsource.New(pgsource.Config{ConnString: "postgres://a,b/cms"})
-//	err = table.Install(ctx) // once, as the owner of the table
+//	table, err := pgsource.New(pgsource.Config{
+//		ConnString: "postgres://a,b/cms",
+//		Table:      sqlsource.Config{Table: "sites", DomainColumn: "host", Condition: "active"}, // as the triggers were installed
+//	})
+//	err = table.Install(ctx) // once, as the owner of the table; others need only SELECT
 //
 // [Table.Install] creates the triggers, and [InstallSQL] returns them for a migration.
 // [Table.Ping] reports if they are missing.
@@ -22,8 +25,7 @@
 // takes more than half a second to come back, or four in a row cannot be sent, the Table is not
 // listening, and says so. The usual cause is a pooler that does not keep sessions, such as PgBouncer
 // with pool_mode=transaction: it accepts LISTEN, and drops what is notified. Connect to PostgreSQL
-// directly, or use pool_mode=session. Each quarter of a second, the connection also checks that it
-// still has its LISTEN, and that the triggers are there and enabled.
+// directly, or use pool_mode=session. What else is checked is in the README of package source.
 //
 // # When a connection is lost
 //

@@ -1,6 +1,7 @@
 package configfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -177,11 +178,7 @@ func watch(name string, read func() contents, cfg WatcherConfig) (*ampcors.Middl
 }
 
 func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
-	log := cfg.Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	return &Watcher{name: name, read: read, mw: mw, log: log, reload: cfg.Reload, interval: interval}
+	return &Watcher{name: name, read: read, mw: mw, log: cmp.Or(cfg.Logger, slog.Default()), reload: cfg.Reload, interval: interval}
 }
 
 // Run applies the file after each change, until ctx is done, and returns the error of ctx. A

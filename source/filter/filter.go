@@ -8,6 +8,7 @@
 package filter
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -52,7 +53,7 @@ type Filter struct {
 // New returns a Filter for a Database. It returns an error if the database has no Publishers or already
 // has IsLikely, or if cfg.Every is negative.
 func New(asked source.Database, cfg Config) (*Filter, error) {
-	f := &Filter{asked: asked, every: cfg.Every, log: cfg.Logger}
+	f := &Filter{asked: asked, every: cmp.Or(cfg.Every, time.Hour), log: cmp.Or(cfg.Logger, slog.Default())}
 	switch {
 	case asked.Publishers == nil:
 		return nil, errors.New("filter: Database.Publishers is nil; want a function that lists all publishers")
@@ -60,11 +61,6 @@ func New(asked source.Database, cfg Config) (*Filter, error) {
 		return nil, errors.New("filter: Database.IsLikely is set already; want a Database without it")
 	case f.every < 0:
 		return nil, fmt.Errorf("filter: Every %v is negative; want 0 for 1 hour, or more", f.every)
-	case f.every == 0:
-		f.every = time.Hour
-	}
-	if f.log == nil {
-		f.log = slog.Default()
 	}
 	return f, nil
 }

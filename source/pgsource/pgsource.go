@@ -70,6 +70,7 @@
 package pgsource
 
 import (
+	"cmp"
 	"context"
 	cryptorand "crypto/rand"
 	"database/sql"
@@ -191,10 +192,7 @@ func newTable(cfg Config, times times) (*Table, error) {
 	}
 	conn.ValidateConnect = isWritable
 	db := stdlib.OpenDB(*conn)
-	conns := cfg.MaxConns
-	if conns == 0 {
-		conns = 16
-	}
+	conns := cmp.Or(cfg.MaxConns, 16)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	lookups, err := sqlsource.New(db, cfg.Table)
@@ -204,11 +202,8 @@ func newTable(cfg Config, times times) (*Table, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Table{
-		Table: lookups, db: db, conn: conn, triggers: triggers, log: cfg.Logger,
+		Table: lookups, db: db, conn: conn, triggers: triggers, log: cmp.Or(cfg.Logger, slog.Default()),
 		stop: stop, stopped: make(chan struct{}), first: make(chan struct{}), times: times,
-	}
-	if s.log == nil {
-		s.log = slog.Default()
 	}
 	go s.listen(ctx)
 	return s, nil

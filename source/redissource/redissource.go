@@ -62,6 +62,7 @@
 package redissource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,24 +186,11 @@ func New(cfg Config) (*Store, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	prefix := cfg.KeyPrefix
-	if prefix == "" {
-		prefix = "ampcors:"
-	}
+	prefix := cmp.Or(cfg.KeyPrefix, "ampcors:")
 	s := &Store{link: link{first: make(chan struct{}), masters: o.InitAddress}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
-		replicas: cfg.Replicas, timeout: cfg.ReplicaTimeout, log: cfg.Logger}
-	if s.timeout == 0 {
-		s.timeout = time.Second
-	}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
-	if o.PipelineMultiplex == 0 {
-		o.PipelineMultiplex = -1 // one connection, as each is told of every change
-	}
-	if o.ConnWriteTimeout == 0 {
-		o.ConnWriteTimeout = 3 * time.Second
-	}
+		replicas: cfg.Replicas, timeout: cmp.Or(cfg.ReplicaTimeout, time.Second), log: cmp.Or(cfg.Logger, slog.Default())}
+	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1) // one connection, as each is told of every change
+	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 3*time.Second)
 	if o.RetryDelay == nil { // one retry, at once: a lookup that must fail should not wait
 		o.RetryDelay = func(attempts int, _ rueidis.Completed, _ error) time.Duration {
 			if attempts > 1 {
@@ -470,11 +458,10 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 			a, b := changes(domain, prefix)
 			first, second = append(first, a), append(second, b)
 		}
-		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, client, first) }); err != nil {
-			return err
-		}
-		if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, client, second) }); err != nil {
-			return err
+		for _, changes := range [][]change{first, second} {
+			if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, client, changes) }); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

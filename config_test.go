@@ -75,7 +75,7 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 
 		{cfg: ampcors.Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme", want: `"example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space", want: `"b.example"`},
-		{cfg: ampcors.Config{Publishers: []string{"news@example.com"}}, where: "publishers[0]", reason: "is an email address", want: `"news@example.com" in email.senders`},
+		{cfg: ampcors.Config{Publishers: []string{"news@example.com"}}, where: "publishers[0]", reason: "is an email address", want: "in email.senders"},
 		{cfg: ampcors.Config{Publishers: []string{"*"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*."}}, where: "publishers[0]", reason: "is empty", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.example.com."}}, where: "publishers[0]", reason: "trailing dot", want: `"*.example.com"`},

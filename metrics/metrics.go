@@ -78,7 +78,7 @@ var (
 	lookups = metric("source_lookups_total", "counter", "Lookups of the Source, by their result: ok or error.", "result")
 	avoided = metric("source_avoided_lookups_total", "counter",
 		"Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the lookup failed or was rejected.", "by")
-	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got 503, a stale answer or, in place of a refresh, the answer in memory:  "+
+	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got 503, a stale answer or, in place of a refresh, the answer in memory: "+
 		"busy (too many lookups) or circuit_open (the Source failed just before).", "by")
 	refreshes = metric("source_refreshes_total", "counter",
 		"The part of the lookups that was made in the background: before an answer expired, or to find out whether the database works again.")

@@ -153,8 +153,8 @@ func denialText(resp *response) string {
 
 func (c *cell) newFinding(r rule, origins, evidence []string, shown request) Finding {
 	policy := c.p.policy
-	return Finding{ID: r.id, Severity: r.severity, Endpoint: c.e.URL, Method: c.e.Method, Call: c.e.Call(), Publisher: c.publisher, Sender: c.sender, Origin: origins[0],
-		Origins: origins, Request: shown.method + " " + shown.url,
+	return Finding{ID: r.id, Severity: r.severity, Endpoint: c.e.URL, Method: c.e.Method, Call: c.e.Call(), Publisher: c.publisher, Sender: c.sender,
+		Origin: origins[0], Origins: origins, Request: shown.method + " " + shown.url,
 		Title: r.title, Evidence: evidence, Remedy: strings.NewReplacer("%[1]s", origins[0], "%[2]s", policy.Methods(), "%[3]s",
 			policy.Headers()).Replace(r.remedy), Curl: c.p.curl(shown)}
 }

@@ -776,7 +776,8 @@ func TestREADMEsCommandsRun(t *testing.T) {
 
 // A typo in a list is named, for a page and for a sender.
 func TestExplainNamesATypo(t *testing.T) {
-	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["wwww.example.com", "www.example.net"], "email": {"senders": ["newss@example.com"]}}`)
+	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"),
+		`{"publishers": ["wwww.example.com", "www.example.net"], "email": {"senders": ["newss@example.com"]}}`)
 	for _, test := range []struct{ args, want string }{
 		{"https://www.example.com", `Perhaps a typo: "wwww.example.com" is listed, and "www.example.com" is not.`},
 		{"https://www-example-com.cdn.ampproject.org", `Perhaps a typo: "wwww.example.com" is listed`},

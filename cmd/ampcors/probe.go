@@ -299,7 +299,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		if domain, isPattern := strings.CutPrefix(sender, "*@"); isPattern {
 			return cfg, fmt.Errorf("--sender %q is a pattern; want one of its addresses, such as a@%s", sender, domain)
 		}
-		if local, domain, ok := strings.Cut(sender, "@"); !ok || local == "" || domain == "" || strings.ContainsAny(sender, " <>") || !httpguts.ValidHeaderFieldValue(sender) {
+		local, domain, _ := strings.Cut(sender, "@")
+		if local == "" || domain == "" || strings.ContainsAny(sender, " <>") || !httpguts.ValidHeaderFieldValue(sender) {
 			return cfg, fmt.Errorf("--sender %q is not an address; want one such as news@example.com", sender)
 		}
 	}

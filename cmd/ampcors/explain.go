@@ -181,8 +181,9 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Conf
 				detail = "This origin is not in email.clients, so that the sender does not count."
 			}
 			if reason == ampcors.ReasonEmailSenderNotAllowed {
-				detail += cmp.Or(inOtherCase(sender, cfg.Email.Senders), " "+closeHint(sender, cfg.Email.Senders))
-				detail = strings.TrimSuffix(detail, " ")
+				if hint := cmp.Or(inOtherCase(sender, cfg.Email.Senders), closeHint(sender, cfg.Email.Senders)); hint != "" {
+					detail += " " + hint
+				}
 			}
 			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + reason.String() + "."})
 		}
@@ -215,7 +216,7 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Conf
 func inOtherCase(address string, senders []string) string {
 	for _, sender := range senders {
 		if strings.EqualFold(sender, address) {
-			return fmt.Sprintf(" It has %s: before the @, upper and lower case differ (RFC 5321 section 2.4).", sender)
+			return fmt.Sprintf("It has %s: before the @, upper and lower case differ (RFC 5321 section 2.4).", sender)
 		}
 	}
 	return ""

@@ -265,3 +265,27 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 		})
 	}
 }
+
+// A request without a sender is no email's. What it gets is public, which a report must not hide behind "other senders are denied".
+func TestARequestWithoutASenderIsNoted(t *testing.T) {
+	for _, isDenied := range []bool{false, true} {
+		mw, err := ampcors.New(ampcors.Config{Email: ampcors.Email{Senders: []string{"news@example.com"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(mw.WrapDecision(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if d, _ := ampcors.DecisionFromContext(r.Context()); isDenied && d.EmailSender == "" {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			_, _ = io.WriteString(w, "{}")
+		})))
+		defer server.Close()
+		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Answer: AnswerJSON}}, Senders: []string{"news@example.com"}})
+		if err != nil || len(report.Findings) > 0 {
+			t.Fatal(report, err)
+		}
+		if isNoted := strings.Contains(strings.Join(report.Notes, "\n"), "a request that names no sender with status 200"); isNoted == isDenied {
+			t.Errorf("denied: %t, noted: %t", isDenied, isNoted)
+		}
+	}
+}

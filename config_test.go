@@ -90,6 +90,7 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Publishers: []string{"*.*.example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"www.*.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*example.com"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{".example.com"}}, where: "publishers[0]", reason: "empty label", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.exa mple"}}, where: "publishers[0]", reason: "character", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.-"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.-a"}}, where: "publishers[0]", reason: "hyphen", want: "www.example.com"},

@@ -115,7 +115,7 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 		t.Errorf("counted as %v", s)
 	}
 	hint := map[ampcors.Reason]string{
-		ampcors.ReasonNoOriginUnsafe:   `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`,
+		ampcors.ReasonNoOriginUnsafe:   `; browsers send Origin, and the AMP runtime "AMP-Same-Origin: true" to its own host`,
 		ampcors.ReasonMethodNotAllowed: "; Config.Methods lists those beyond GET, HEAD and POST",
 	}[test.reason]
 	body := rec.Body.String()

@@ -160,7 +160,7 @@ var deniedText = func() (text [numReasons][]byte) {
 		hint := ""
 		switch Reason(r) {
 		case ReasonNoOriginUnsafe:
-			hint = `; same-origin requests of the AMP runtime have "AMP-Same-Origin: true"`
+			hint = `; browsers send Origin, and the AMP runtime "AMP-Same-Origin: true" to its own host`
 		case ReasonMethodNotAllowed:
 			hint = "; Config.Methods lists those beyond GET, HEAD and POST"
 		}

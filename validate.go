@@ -156,9 +156,12 @@ func (p *publisher) parse(h *hosts, allowsPublicSuffix bool) *badvalue.Error {
 			err.Instead = p.value[:len(p.value)-len(base)] + err.Instead
 		}
 		problem := err.Of(element("publishers", p.index), p.value)
-		if origin := domains.DevelopmentOrigin(p.value); origin != "" {
+		origin, rest := domains.DevelopmentOrigin(p.value), strings.TrimLeft(p.value, "*.")
+		if _, restErr := domains.Check(rest); origin != "" {
 			problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
-		} else if _, err := parseSender(p.value); err == nil {
+		} else if rest != p.value && !isPattern && restErr == nil { // ".example.com" or "*example.com"
+			problem.Want = fmt.Sprintf("%q", "*."+rest)
+		} else if _, senderErr := parseSender(p.value); senderErr == nil {
 			problem.Reason, problem.Want = "is an email address", fmt.Sprintf("%q in email.senders", p.value)
 		}
 		return problem

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -304,6 +305,11 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 			return cfg, fmt.Errorf("--sender %q is not an address; want one such as news@example.com", sender)
 		}
 	}
+	for _, client := range f.mailClients {
+		if u, err := url.Parse(client); err != nil || u.Scheme == "" || u.Host == "" || client != u.Scheme+"://"+u.Host {
+			return cfg, fmt.Errorf("--mail-client %q is not an origin; want one such as https://mail.google.com", client)
+		}
+	}
 	if len(cfg.Endpoints) > 0 && len(cfg.Publishers) == 0 && len(cfg.Senders) == 0 {
 		return cfg, errors.New("there is no publisher; use --publisher with the domain whose pages call the endpoint, or --sender with the address whose emails do")
 	}
@@ -334,7 +340,11 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 // addArguments adds the arguments: URLs of documents, and files of emails.
 func addArguments(cfg *probe.Config, args []string) error {
 	for _, arg := range args {
-		if info, err := os.Stat(arg); isURL(arg) || err != nil || !info.Mode().IsRegular() {
+		info, err := os.Stat(arg)
+		if err != nil && !isURL(arg) && (len(cfg.Senders) > 0 || strings.HasPrefix(arg, ".") || filepath.IsAbs(arg)) {
+			return fmt.Errorf("%s is neither a file nor a URL", arg)
+		}
+		if isURL(arg) || err != nil || !info.Mode().IsRegular() {
 			cfg.Documents = append(cfg.Documents, arg)
 			continue
 		}

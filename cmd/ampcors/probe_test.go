@@ -199,6 +199,8 @@ func TestWrongUsageIsAnError(t *testing.T) {
 		{[]string{"probe", "main.go"}, "main.go is a file: if it is an AMP email, use --sender with the address that sends it"},
 		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "*@example.com"}, `is a pattern; want one of its addresses, such as a@example.com`},
 		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "News <news@example.com>"}, `is not an address; want one such as news@example.com`},
+		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "a@example.com", "--mail-client", "https://mail.google.com/"}, `is not an origin; want one such as`},
+		{[]string{"probe", "./missing.html", "--sender", "news@example.com"}, "./missing.html is neither a file nor a URL"},
 		{[]string{"probe", "main.go", "--sender", "news@example.com"}, "main.go: its html element has neither the attribute amp4email nor ⚡4email"},
 		{[]string{"probe", "--timeout", "0s", "--endpoint", "https://a.example", "--publisher", "a.example"}, "must be positive"},
 		{[]string{"probe", "--method", "GE T", "--endpoint", "https://a.example", "--publisher", "a.example"}, "not the name of a method"},

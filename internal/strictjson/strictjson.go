@@ -54,7 +54,7 @@ func Decode(data []byte, v any, options Options) *Document {
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) && !strings.HasPrefix(err.Error(), "unexpected end") {
 			offset = int(syntax.Offset) - 1 // of the unexpected byte
 		}
-		d.Problems = []Problem{{Offset: offset, Reason: "is not JSON: " + err.Error(), Err: err}}
+		d.Problems = []Problem{{Offset: offset, Reason: "is not JSON: " + err.Error(), Want: comma(err.Error()), Err: err}}
 		return d
 	}
 	d.tokens = json.NewDecoder(bytes.NewReader(data))
@@ -331,4 +331,15 @@ func CutIndex(path string) (list string, index int, isElement bool) {
 	}
 	index, err := strconv.Atoi(path[i+1 : len(path)-1])
 	return path[:i], index, err == nil
+}
+
+// comma returns what would be right if the cause of a syntax error is most likely a comma before its place; otherwise "".
+func comma(text string) string {
+	switch {
+	case strings.Contains(text, "invalid character '}' looking for beginning of object key"), strings.Contains(text, "invalid character ']' looking for"):
+		return "no comma before it"
+	case strings.Contains(text, "invalid character '\"' after object key:value pair"), strings.Contains(text, "invalid character '\"' after array element"):
+		return "a comma before it"
+	}
+	return ""
 }

@@ -57,9 +57,9 @@ type Config struct {
 	// Email allows AMP for Email requests, with or without publishers. If zero, none is allowed.
 	Email Email `json:"email,omitzero"`
 
-	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with cookies.
-	// Browsers send cookies with a simple POST, such as a form, without it too. The list Publishers decides
-	// whether such a POST reaches the handler.
+	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with
+	// cookies. Browsers send cookies with a simple POST, such as a form, without it too. Whether such a
+	// POST reaches the handler depends on Publishers, Source and Origins, and not on Credentialed.
 	Credentialed bool `json:"credentialed,omitempty"`
 
 	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such as "PUT". Case matters, as in
@@ -98,11 +98,12 @@ type Config struct {
 	// at least as long as the request.
 	Observe func(*http.Request, Decision) `json:"-"`
 
-	// Source knows further publishers, such as those in a database. The program makes it, closes it, and can give
-	// it to several Middlewares. It is asked about publisher domains and hash prefixes that Publishers does not
-	// cover, after the origin has been read and checked. It is also asked about values in Origins, because they
-	// may be a publisher's. It is not asked about the API host's own pages. If it fails, a request is answered
-	// with status 503 and Retry-After, unless the publisher was confirmed within source.Config.MaxStale.
+	// Source knows further publishers, such as those in a database. The program makes it, closes it, and
+	// can give it to several Middlewares. It is asked about publisher domains and hash prefixes that
+	// Publishers does not cover, after the origin has been read and checked. It is also asked about values
+	// in Origins, because they may be a publisher's. It is not asked about the API host's own pages. If it
+	// fails, a request gets status 503 and Retry-After, unless the publisher was confirmed within
+	// source.Config.MaxStale, or the Origin is in Origins.
 	Source *source.Source `json:"-"`
 
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's

@@ -68,8 +68,9 @@ type Route struct {
 // evil is a publisher that nobody allows.
 const evil = "evil.example"
 
-// Check sends requests through a handler, and reads the responses as a browser would. It sends what pages of the
-// publisher send, at their own origin, on two AMP Caches and with the hash prefix:
+// Check sends requests through a handler, and reads the responses as a browser would. It sends what
+// pages of the publisher send, at their own origin, on the first two of the AMP Caches and with the
+// hash prefix, or only at Route.Origin if that is set:
 //
 //   - preflights,
 //   - a read of the route, and a read of a path that does not exist,

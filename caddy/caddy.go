@@ -48,9 +48,9 @@ func init() {
 // later are not. If a request comes to two of these handlers, and the first has no reportOnly, it gets
 // an error with status 500; if no matcher keeps them apart, that is an error of the configuration.
 //
-// If the server has error routes, it returns an error with status 403 for a denied request, or 503 if
-// the source cannot answer, and they handle it; otherwise it responds by itself. Error routes run
-// outside of this handler, so CORS headers that they set are not replaced.
+// If the server has error routes, this handler returns an error with status 403 for a denied request,
+// or 503 if the source cannot answer, and they handle it; otherwise this handler responds by itself.
+// Error routes run outside of this handler, so CORS headers that they set are not replaced.
 //
 // If a route chooses this handler by the path, as in a handle block, a path that the backend may read
 // differently is denied with status 400 and the reason malformed_path: see the README.
@@ -216,8 +216,8 @@ var dropAfter = 10 * time.Second
 // denyAll is a deny-all policy: it answers each Origin with 503.
 var denyAll = ampcors.Config{Source: new(source.Source), Denied: deny}
 
-// Cleanup implements caddy.CleanerUpper. For a moment, listed publishers are allowed as before, and
-// others if another handler uses the source.
+// Cleanup implements caddy.CleanerUpper. For ten seconds, listed publishers are still allowed, and
+// publishers from the source are if another handler keeps it open.
 func (h *Handler) Cleanup() error {
 	if h.unregister != nil {
 		h.unregister()

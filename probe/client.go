@@ -319,10 +319,10 @@ func (c *client) noteLimit(u *url.URL, resp *http.Response) {
 	if !isOverloaded(resp.StatusCode) {
 		return
 	}
-	note := fmt.Sprintf("%s first answered with status %d to request %d of the probe, after %s.", u.Host, resp.StatusCode, c.sent.Load(),
+	note := fmt.Sprintf("%s answered with status %d for the first time to request %d of the probe, %s after its start.", u.Host, resp.StatusCode, c.sent.Load(),
 		time.Since(c.begun).Round(100*time.Millisecond))
 	if value := resp.Header.Get("Retry-After"); value != "" {
-		note += fmt.Sprintf(" It has Retry-After: %.40q.", value)
+		note += fmt.Sprintf(" That answer has Retry-After: %.40q.", value)
 	}
 	c.limit.CompareAndSwap(nil, &note)
 }

@@ -128,7 +128,11 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 	if b.remark != "" {
 		add("Note: " + b.remark + ".")
 	}
-	if own := ownRemedies[ownReason(resp)]; own != "" && !t.Kind.IsHostile() && r.id != CachedWrongOrigin {
+	reason := ownReason(resp)
+	if reason == "unknown_host" && t.Kind == KindEmails {
+		reason = unknownClient
+	}
+	if own := ownRemedies[reason]; own != "" && !t.Kind.IsHostile() && r.id != CachedWrongOrigin {
 		r.remedy = own
 	}
 	if r.id == AnyOriginAllowed && c.p.cfg.Cookie == "" {

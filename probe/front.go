@@ -89,18 +89,24 @@ func reasonOf(resp *response) string {
 // front of ampcors has changed it, or ampcors is configured otherwise.
 var ownRemedies = func() map[string]string {
 	const unlisted = "The backend's ampcors denies %[1]s. If that is a publisher of yours, add it to publishers, or to the table of the database. ampcors explain %[1]s, with the server's configuration and flags, says why."
-	const unset = "What is in front of ampcors serve-authz does not ask it as authz/nginx.conf or authz/envoy.yaml does, or serve-authz was started with --proxy for the other one."
+	const unset = "The proxy in front of ampcors serve-authz is not configured as in authz/nginx.conf or authz/envoy.yaml, or serve-authz was started with the wrong --proxy, such as envoy for nginx."
 	return map[string]string{
-		"publisher_not_allowed": unlisted, "hash_not_known": unlisted, "unknown_host": unlisted, "ambiguous_prefix": unlisted,
-		"malformed_origin":         "Let the proxy in front of ampcors pass the request header Origin as it is: ampcors got it changed, or twice. The list of publishers is not the cause.",
+		"publisher_not_allowed": unlisted, "unknown_host": unlisted,
+		"hash_not_known":           "The backend's ampcors knows no publisher with this hash prefix. List the publisher by its name, because a pattern matches no hash prefix; for a table, run ampcors source fill.",
+		"ambiguous_prefix":         "The backend's ampcors denies this prefix, because another host has it, too: ampcors explain %[1]s names both. Unless you own the other host, readers must use the page at the publisher's own host.",
+		"malformed_origin":         "Let the proxy in front of ampcors pass the request header Origin as it is: the Origin that reached ampcors was changed, or was there twice. The list of publishers is not the cause.",
 		"no_origin_unsafe":         "Let the proxy in front of ampcors pass the request header Origin: ampcors got none. The list of publishers is not the cause.",
 		"method_not_allowed":       "The backend's ampcors denies the method of the request: add it to methods.",
 		"header_not_allowed":       "The backend's ampcors denies a header of the request: add it to requestHeaders.",
 		"email_sender_not_allowed": "The backend's ampcors denies the sender: add it to email.senders. ampcors explain --sender ADDRESS, with the server's configuration, says why.",
 		"source_unavailable":       "The backend's ampcors cannot ask its database: ampcors check, with the server's configuration and --database, says why.",
+		unknownClient:              "The backend's ampcors does not know the mail client %[1]s: if its emails must work, add it to email.clients.",
 		"no_method":                unset, "not_configured": unset,
 	}
 }()
+
+// unknownClient stands for the reason unknown_host of a mail client's request: a mail client is no publisher.
+const unknownClient = "unknown_host of a mail client"
 
 var ownBody = regexp.MustCompile(`^(?:Forbidden|Service Unavailable): ([a-z_]+)`)
 
@@ -136,7 +142,7 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 		return "", false
 	case reason != "" && isEverywhere && (isHit || f.isGranted()):
 		return "ampcors denied another page (" + reason +
-			"). This page, and a request without Origin, got that same answer. ampcors denies no GET without Origin, so a cache in front of it has kept the denial", true
+			"). This page, and a request without Origin, got that same answer. ampcors lets each GET pass that has no Origin, so a cache in front of it has kept the denial", true
 	case isHit && f.isGranted():
 		return "every page gets the same answer, with " + hit +
 			", although the backend grants the page's preflight: a cache in front of the backend has kept it", true

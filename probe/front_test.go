@@ -222,6 +222,11 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	byPattern, err := ampcors.New(ampcors.Config{Publishers: []string{"*.example.com"}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patterns := byPattern.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	changed := func(change func(http.Header)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			change(r.Header)
@@ -237,14 +242,15 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 		remedy    string
 	}{
 		"a publisher that is not listed": {api.ServeHTTP, "www.other.example", get, nil, "add it to publishers"},
-		"a proxy that doubles Origin":    {changed(func(h http.Header) { h.Add("Origin", h.Get("Origin")) }), publisher, get, nil, "got it changed, or twice"},
+		"a proxy that doubles Origin":    {changed(func(h http.Header) { h.Add("Origin", h.Get("Origin")) }), publisher, get, nil, "was changed, or was there twice"},
 		"a proxy that drops Origin": {changed(func(h http.Header) { h.Del("Origin") }), publisher,
 			Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Credentials: true}, nil, "ampcors got none"},
-		"a header that is not listed": {api.ServeHTTP, publisher, get, http.Header{"X-Token": {"1"}}, "add it to requestHeaders"},
+		"a publisher that only a pattern matches": {patterns.ServeHTTP, "shop.example.com", get, nil, "a pattern matches no hash prefix"},
+		"a header that is not listed":             {api.ServeHTTP, publisher, get, http.Header{"X-Token": {"1"}}, "add it to requestHeaders"},
 		"nginx without X-Original-Method": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "Forbidden: no_method", http.StatusForbidden)
 		},
-			publisher, get, nil, "does not ask it as authz/nginx.conf"},
+			publisher, get, nil, "is not configured as in authz/nginx.conf"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.handler)

@@ -77,8 +77,8 @@ func (p *prober) prepare(ctx context.Context) error {
 		return errors.New("there is no publisher; name the domain whose pages call the endpoints")
 	}
 	if slices.Contains(p.cfg.MailClients, playground) && len(p.cfg.Senders) > 0 && !slices.Contains(p.cfg.Senders, playgroundSender) {
-		p.report.Notes = append(p.report.Notes, playground+", Gmail's playground, was tested with the senders that you named. It sends "+playgroundSender+
-			" itself, by a report of its users (github.com/ampproject/amphtml/issues/22139): if its emails must work, test that sender too.")
+		p.report.Notes = append(p.report.Notes, playground+", Gmail's playground, was tested with the senders that you named. According to its users, it names "+playgroundSender+
+			" as the sender (github.com/ampproject/amphtml/issues/22139): if its emails must work, test that sender too.")
 	}
 	for _, email := range p.cfg.Emails {
 		if err := p.readEmail(ctx, email); err != nil {

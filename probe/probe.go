@@ -112,7 +112,7 @@ type Report struct {
 	Trials    []Trial    `json:"trials"`   // the plan, with an outcome for each
 	Unknown   []Unknown  `json:"unknown"`  // parts of the document with a URL that only the browser knows
 	Untested  []Untested `json:"untested"` // why trials were not tested, and how many
-	Notes     []string   `json:"notes"`    // other problems, which break pages but are not CORS
+	Notes     []string   `json:"notes"`    // what else the reader of the report should know, such as problems that are not CORS
 	More      []string   `json:"more"`     // which flags would test more
 	Findings  []Finding  `json:"findings"`
 	Snippets  []Snippet  `json:"snippets"` // for common servers, if there is a finding
@@ -321,7 +321,7 @@ func (p *prober) more() []string {
 	has := func(is func(Endpoint) bool) bool { return slices.ContainsFunc(endpoints, is) }
 	isByHand := func(e Endpoint) bool { return e.Component == "endpoint" }
 	add(has(func(e Endpoint) bool { return isByHand(e) && !e.Credentials }),
-		"--credentials tests endpoints as pages that send cookies call them")
+		"--credentials tests the endpoints with requests that send cookies")
 	add(p.cfg.Cookie == "" && has(func(e Endpoint) bool { return e.Credentials && e.Method == http.MethodGet }),
 		"--cookie compares answers with and without the reader's cookies")
 	add(has(func(e Endpoint) bool { return !p.maySend(e.Method) }), "--unsafe sends requests that may change data, forged ones among them")

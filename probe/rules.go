@@ -163,7 +163,7 @@ var hostileRules = []rule{
 	{id: NaivePrefixAllowed, severity: High, title: "the prefix of another publisher is decoded into an allowed one",
 		remedy: "In a prefix, \"--\" is a hyphen and \"-\" is a dot. Do not replace one after the other: the second replacement changes the result of the first. Compare with the prefixes of the allowed publishers, or use a library that reverses prefixes.",
 		group:  KindLookalikes, callers: (*cell).naivePrefixes},
-	{id: TwinAllowed, severity: Medium, title: "a prefix that another publisher has, too, is allowed",
+	{id: TwinAllowed, severity: Medium, title: "a prefix that two publishers share is allowed",
 		remedy: "Anybody can register the other host that has this prefix. Deny this prefix, and allow the publisher's hash prefix.",
 		group:  KindTwins, callers: (*cell).twins},
 	{id: LookalikeAllowed, severity: High, title: "a look-alike of an allowed origin is allowed",

@@ -53,7 +53,7 @@ type Result struct {
 	Err   error         // nil: it is accepted
 	Again bool          // Err is temporary: the item is sent again
 	After time.Duration // if Again is set: the item is not sent before this time has passed
-	Soon  bool          // if others of the request were accepted, the rest is sent again without a longer backoff
+	Soon  bool          // if Again is set, and other items of the request were accepted: the wait before the next try does not grow
 	// OfHost says that Err concerns the host, such as its key, and not the service. If nothing of the request is accepted, each
 	// further request of the host has one item, until one is accepted.
 	OfHost bool

@@ -75,10 +75,11 @@ type Config struct {
 	// entry is skipped, no page is listed, or too many are gone. Pages that were found gone earlier stay
 	// pending.
 	FindGone bool
-	// MaxGone is the share of the announced pages that may be gone at one time, not counting those for
-	// which Done was called, because a broken sitemap looks like one from which many pages are gone. Up to
-	// ten pages may always be gone. Values from above 0 to 1 are valid; for any other, 0.1 is used. When
-	// you have seen that more are gone, or leave out a file on purpose, use 1 once.
+	// MaxGone is the share of the announced pages that may be gone at one time. Gone pages count until
+	// Done is called for them. The limit exists because a broken sitemap looks like one from which many
+	// pages are gone. Up to ten pages may always be gone. Values from above 0 to 1 are valid; for any
+	// other, 0.1 is used. When you have seen that more are gone, or leave out a file on purpose, use 1
+	// once.
 	MaxGone float64
 }
 

@@ -51,8 +51,8 @@ func (r *reading) resolveFile(value string) (*url.URL, error) {
 	return at, err
 }
 
-// ErrOtherHost is wrapped by the error of an entry that is neither on the host of its file nor on one of Config.Hosts: a site could announce the
-// pages of another one.
+// ErrOtherHost is wrapped by the error of an entry that is not on the host of its file, of the file
+// given to Update, or of Config.Hosts. Otherwise, a site could announce the pages of another one.
 var ErrOtherHost = errors.New("is on another host, which is not allowed")
 
 // resolve returns the URL of an entry. The protocol wants it to be absolute. Its errors do not have

@@ -32,7 +32,7 @@ func newAdvice() *cobra.Command {
 	}
 	file := cmd.Flags().String("config", "", "JSON file with the configuration; members that this server cannot have are named in notes on standard error")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a domain whose pages are allowed")
-	senders := cmd.Flags().StringSlice("sender", nil, "an error that says what answers AMP for Email requests")
+	senders := cmd.Flags().StringSlice("sender", nil, "there is no advice for AMP for Email requests: this prints what to use instead, and ends with an error")
 	_ = cmd.Flags().MarkHidden("sender")
 	caches := addCaches(cmd)
 	noCaches := addNoCaches(cmd)

@@ -75,7 +75,7 @@ func newCaches() *cobra.Command {
 		Args:    noArgs,
 	}
 	caches := addCaches(cmd)
-	compare := cmd.Flags().String("compare", "", "file or URL of a list such as https://cdn.ampproject.org/caches.json, which is fetched because you ask for it")
+	compare := cmd.Flags().String("compare", "", "file or URL of the list to compare with, such as https://cdn.ampproject.org/caches.json; only this flag makes the command fetch a list")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		known, err := caches.read()

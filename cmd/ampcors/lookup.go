@@ -17,7 +17,7 @@ func newLookup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lookup [URL ...]",
 		Short:   "Ask Google which pages have AMP versions, and for their URLs on its AMP Cache",
-		Long:    "Ask Google's AMP URL API which pages have AMP versions, and for their URLs on its AMP Cache. Which pages it still answers is for Google to decide. At most ten requests, of 50 URLs each, are sent in 100 seconds, which is the quota of the API. Set GOOGLE_API_KEY to the API key.\n\nExit codes: 0 each page has an AMP version, 1 a page has none, 2 wrong usage, 3 the API did not answer for all pages.",
+		Long:    "Ask Google's AMP URL API which pages have AMP versions, and for their URLs on its AMP Cache. Google decides for which pages the API still has an answer. At most ten requests, of 50 URLs each, are sent in 100 seconds, which is the quota of the API. Set GOOGLE_API_KEY to the API key.\n\nExit codes: 0 each page has an AMP version, 1 a page has none, 2 wrong usage, 3 the API did not answer for all pages.",
 		Example: "  GOOGLE_API_KEY=… ampcors lookup https://www.example.com/article",
 	}
 	output := addOutput(cmd)

@@ -66,7 +66,7 @@ func addPages(cmd *cobra.Command) *pageSource {
 	s := &pageSource{}
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
 	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil,
-		"another host of the same owner whose pages and sitemaps --sitemap may list, and to which it may redirect; a sitemap that is a local file may list pages of any host anyway")
+		"another host, of the owner of the sitemap's host; sitemaps may list its pages and sitemaps, and may redirect to it; a sitemap that is a local file may list pages of any host anyway")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new, or if a first run has recorded the pages without announcing them; without --all, a first run only records them")
 	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")

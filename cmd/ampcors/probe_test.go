@@ -388,7 +388,7 @@ func TestTheEmailsOfASenderAreTested(t *testing.T) {
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", server.URL + "/mail"}, exitClean, fine},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", email}, exitClean,
 			`known only in the browser: amp-list: the URL "/relative"`},
-		{[]string{"--sender", "news@example.com", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "It sends amp@gmail.dev itself"},
+		{[]string{"--sender", "news@example.com", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "add it to email.clients"},
 		{[]string{"--sender", "amp@gmail.dev", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "Its body: Forbidden: email_sender_not_allowed"},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "-H", "X-Token: 1", email}, exitUntested,
 			"because only the document names it: --endpoint '" + server.URL + "/list' --sender news@example.com sends them there"},

@@ -1,5 +1,6 @@
-// Package driver has what packages share that connect a database with package source, such as pgsource and redissource. A program that
-// only uses such a package does not need it.
+// Package driver has the code that pgsource, redissource and similar packages share, which connect a
+// database with package source, such as pgsource and redissource. A program that only uses such a
+// package does not need it.
 package driver
 
 import "strings"

@@ -44,12 +44,12 @@
 //
 // # What it costs writers
 //
-// The triggers run once for each statement, and send one message for many rows, of about 7,500 bytes at
-// most; after a statement that changes more than 30,000 rows, one message that anything may have
-// changed. An UPDATE that changes neither the domain, the prefix nor whether the row satisfies
-// Condition sends none. PostgreSQL commits transactions that send a notification one after another, and
-// never two at a time. A transaction that changes publishers cannot use PREPARE TRANSACTION.
-// source/README.md has the measured cost.
+// The triggers run once for each statement. They put the domains of many rows into one message, of
+// about 7,500 bytes at most. After a statement that changes more than 30,000 rows, they send a single
+// message, which says that anything may have changed. An UPDATE that changes neither the domain, the
+// prefix nor whether the row satisfies Condition sends none. PostgreSQL commits transactions that send
+// a notification one after another, and never two at a time. A transaction that changes publishers
+// cannot use PREPARE TRANSACTION. source/README.md has the measured cost.
 //
 // The triggers run with the rights of the writer. If Condition uses another table, writers
 // need the right to read that.

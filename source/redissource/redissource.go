@@ -21,12 +21,12 @@
 // connection is lost, changes may be missed. Everything is then looked up again. If
 // that fails, the last answer is used until MaxStale is over.
 //
-// Each quarter of a second, Redis is asked for a key, and whether it reports changes on this
-// connection; in a Cluster, each master is asked so. If Redis or a master answers with an error, or not
-// within half a second, the Store is not listening, and lookups there fail at once, until it answers
-// again: with rueidis, each lookup would wait for retries. The log has a line for each kind of cause,
-// and one when the Store listens again. If Redis stops answering on a connection, rueidis closes it
-// only after ConnWriteTimeout plus two times Dialer.KeepAlive: 5 seconds by default (3 + 2 × 1). A
+// Each quarter of a second, the Store looks up a key, and asks Redis whether it still reports changes
+// on the connection; in a Cluster, it asks each master. If Redis or a master answers with an error, or
+// not within half a second, the Store is not listening, and lookups there fail at once, until it
+// answers again: with rueidis, each lookup would wait for retries. The log has a line for each kind of
+// cause, and one when the Store listens again. If Redis stops answering on a connection, rueidis closes
+// it only after ConnWriteTimeout plus two times Dialer.KeepAlive: 5 seconds by default (3 + 2 × 1). A
 // change that Redis could not report in that time is seen then, or after [source.Config].TTL if that is
 // earlier.
 //

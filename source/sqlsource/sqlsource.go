@@ -93,7 +93,7 @@ import (
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot
 	DomainColumn string // "domain"
-	PrefixColumn string // "hash_prefix"; the DomainColumn again, if no AMP Cache is trusted: then no hash prefix is looked up, and none is needed
+	PrefixColumn string // "hash_prefix"; if no AMP Cache is trusted, set it to the name of DomainColumn: then no hash prefix is looked up, and none is needed
 
 	// Condition is SQL that a row must also satisfy, such as "active AND plan <> 'free'".
 	// It is part of each lookup, but not of FillPrefixes. It must not contain untrusted

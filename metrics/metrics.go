@@ -73,7 +73,8 @@ var (
 	publishers = metric("listed_publishers", "gauge", "Publishers and patterns in the configuration in force.")
 	applied    = metric("config_applied_timestamp_seconds", "gauge",
 		"When the configuration file was last applied or found to be in force; 0 if never.")
-	inForce = metric("config_in_force", "gauge", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing, or if nothing follows it (Watcher.Run is not running).")
+	inForce = metric("config_in_force", "gauge", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing, "+
+		"or if nothing follows it (Watcher.Run is not running).")
 
 	lookups = metric("source_lookups_total", "counter", "Lookups of the Source, by their result: ok or error.", "result")
 	avoided = metric("source_avoided_lookups_total", "counter",

@@ -79,7 +79,8 @@ func (c *cell) isOtherSenderDenied(t *trial) verdict {
 		return broken(a.answer, "a mail client lets the email of this sender read it")
 	}
 	if t.origin == "" && a.header.Get(emailSender) == "" && resp.Status < 300 {
-		c.note(c.e.URL + " answers a request that names no sender with status " + strconv.Itoa(resp.Status) + ". No mail client gives that answer to an email, but any program can read it, unless the URL has a token that only the reader knows.")
+		c.note(c.e.URL + " answers a request that names no sender with status " + strconv.Itoa(resp.Status) + ". No mail client gives that answer to an email, but " +
+			"any program can read it, unless the URL has a token that only the reader knows.")
 	}
 	return fine()
 }

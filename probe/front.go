@@ -88,13 +88,18 @@ func reasonOf(resp *response) string {
 // ownRemedies has what to do if ampcors itself denies what must work, by the reason in its body. The request was right, so what is in
 // front of ampcors has changed it, or ampcors is configured otherwise.
 var ownRemedies = func() map[string]string {
-	const unlisted = "The backend's ampcors denies %[1]s. If that is a publisher of yours, add it to publishers, or to the table of the database. ampcors explain %[1]s, with the server's configuration and flags, says why."
-	const unset = "The proxy in front of ampcors serve-authz is not configured as in authz/nginx.conf or authz/envoy.yaml, or serve-authz was started with the wrong --proxy, such as envoy for nginx."
+	const unlisted = "The backend's ampcors denies %[1]s. If that is a publisher of yours, add it to publishers, or to the table of the database. " +
+		"ampcors explain %[1]s, with the server's configuration and flags, says why."
+	const unset = "The proxy in front of ampcors serve-authz is not configured as in authz/nginx.conf or authz/envoy.yaml, or " +
+		"serve-authz was started with the wrong --proxy, such as envoy for nginx."
 	return map[string]string{
 		"publisher_not_allowed": unlisted, "unknown_host": unlisted,
-		"hash_not_known":           "The backend's ampcors knows no publisher with this hash prefix. List the publisher by its name, because a pattern matches no hash prefix; for a table, run ampcors source fill.",
-		"ambiguous_prefix":         "The backend's ampcors denies this prefix, because another host has it, too: ampcors explain %[1]s names both. Unless you own the other host, readers must use the page at the publisher's own host.",
-		"malformed_origin":         "Let the proxy in front of ampcors pass the request header Origin as it is: the Origin that reached ampcors was changed, or was there twice. The list of publishers is not the cause.",
+		"hash_not_known": "The backend's ampcors knows no publisher with this hash prefix. " +
+			"List the publisher by its name, because a pattern matches no hash prefix; for a table, run ampcors source fill.",
+		"ambiguous_prefix": "The backend's ampcors denies this prefix, because another host has it, too: ampcors explain %[1]s names both. " +
+			"Unless you own the other host, readers must use the page at the publisher's own host.",
+		"malformed_origin": "Let the proxy in front of ampcors pass the request header Origin as it is: " +
+			"the Origin that reached ampcors was changed, or was there twice. The list of publishers is not the cause.",
 		"no_origin_unsafe":         "Let the proxy in front of ampcors pass the request header Origin: ampcors got none. The list of publishers is not the cause.",
 		"method_not_allowed":       "The backend's ampcors denies the method of the request: add it to methods.",
 		"header_not_allowed":       "The backend's ampcors denies a header of the request: add it to requestHeaders.",

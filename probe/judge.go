@@ -182,7 +182,8 @@ func (c *cell) isAnsweredAtAll(*trial) verdict { return fine() }
 func (c *cell) isAnsweredAsOurselves(t *trial) verdict {
 	a := t.got(told)
 	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) {
-		c.note(fmt.Sprintf("The answers of %s depend on User-Agent: with %q, which this program has, the publisher's page gets status %d. All other requests had a browser's User-Agent, so nothing else was tested with this one.", c.e.URL,
+		c.note(fmt.Sprintf("The answers of %s depend on User-Agent: with %q, which this program has, the publisher's page gets status %d. "+
+			"All other requests had a browser's User-Agent, so nothing else was tested with this one.", c.e.URL,
 			userAgent, a.status()))
 	}
 	return fine()

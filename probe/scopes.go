@@ -68,7 +68,8 @@ func (c *cell) attribute() {
 		case t.breaks(SameOriginGranted) && isTrusted:
 		case t.breaks(SameOriginGranted):
 			t.acquit()
-			c.note("The backend's preflight allows the publisher's pages to send AMP-Same-Origin; many CORS libraries allow each header that is asked for. The backend was not seen to trust it, so that is harmless.")
+			c.note("The backend's preflight allows the publisher's pages to send AMP-Same-Origin; " +
+				"many CORS libraries allow each header that is asked for. The backend was not seen to trust it, so that is harmless.")
 		case t.breaks(UnsafeReachesHandler), t.Kind == KindForged: // the worse problem
 		case id == ownHostAllowed:
 			t.acquit()

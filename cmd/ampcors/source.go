@@ -54,7 +54,8 @@ func newSourceInstall() *cobra.Command {
 	d.addFlags(cmd)
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
-	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns, another --condition or another spelling of --table; servers that still use the old ones then fail, or hear of no change")
+	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns, another --condition or another spelling of --table; "+
+		"servers that still use the old ones then fail, or hear of no change")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *replace && d.isMySQL() {
 			return errors.New("--replace is about triggers, which MySQL and MariaDB do not get; remove it")
@@ -298,7 +299,8 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	case err != nil:
 		return nil, err
 	case channel.Valid && !strings.Contains(install, "'ampcors_"+channel.String+"'") && !replace:
-		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for servers that write its name in another way, and these would not hear of changes any more: use their --table (%s, perhaps with a dot for a _), or --replace",
+		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for servers that write its name in another way, and these would not hear of changes any more: "+
+			"use their --table (%s, perhaps with a dot for a _), or --replace",
 			table, channel.String)}
 	default:
 		what += ", which replace earlier ones (all servers must be started with exactly this --table, these columns and this --condition)"

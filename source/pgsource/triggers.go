@@ -135,7 +135,8 @@ func (s *Table) checkFit(ctx context.Context) error {
 type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
-	return fmt.Sprintf("pgsource: %s does not have the triggers for these columns and this condition, or not enabled, so revocations are seen late; run ampcors source install with the same flags", e.table)
+	return fmt.Sprintf("pgsource: %s does not have the triggers for these columns and this condition, or not enabled, "+
+		"so revocations are seen late; run ampcors source install with the same flags", e.table)
 }
 
 // triggers are those of a table.

@@ -132,7 +132,7 @@ func (cl *claim) hostDenial() Reason {
 
 func (cl *claim) prefixDenial() Reason {
 	switch {
-	case cl.problem == domains.ProblemChar, cl.problem != nil && strings.ContainsAny(cl.name, ", :/"): // such as several origins in one line, which a proxy has made
+	case cl.problem == domains.ProblemChar, cl.problem != nil && strings.ContainsAny(cl.name, ", :/"): // such as several origins in one line
 		return ReasonMalformed
 	case cl.problem == prefixes.ProblemAmbiguous:
 		return ReasonAmbiguousPrefix

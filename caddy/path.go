@@ -18,7 +18,7 @@ import (
 // backend that does not decode %2f runs /news/. Where the path decides which handler runs, a path that servers
 // may read differently is therefore denied.
 
-// A pathChoice says which parts of the path decide, by the routes, whether a handler runs.
+// A pathChoice is the part of the path by which routes decide whether a handler runs.
 //
 // A route before the handler takes each request whose decoded path matches, in upper or lower case. A
 // backend that decodes less, or tells upper from lower case, finds no match there that Caddy missed. So

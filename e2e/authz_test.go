@@ -51,6 +51,30 @@ func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (add
 	return addr
 }
 
+// send sends a request with the headers that are not empty, and returns the response and its body.
+func send(t *testing.T, method, url string, headers map[string]string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range headers {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
 // TestNginxAsksAuthz: a backend behind nginx gets the same requests, and its clients the same
 // CORS headers, as behind the Middleware with its guard.
 func TestNginxAsksAuthz(t *testing.T) {
@@ -77,16 +101,7 @@ func TestNginxAsksAuthz(t *testing.T) {
 	}
 	for origin, want := range map[string]int{"https://www-example-com.cdn.ampproject.org": http.StatusAccepted,
 		"https://www-evil-example.cdn.ampproject.org": http.StatusForbidden} {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+nginx+"/second/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Origin", origin)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, _ := send(t, "GET", "http://"+nginx+"/second/", map[string]string{"Origin": origin})
 		if got := resp.Header.Get("Access-Control-Allow-Origin"); resp.StatusCode != want || (got == origin) != (want == http.StatusAccepted) {
 			t.Errorf("a second location that includes ampcors-location.conf: %s gets %d, Access-Control-Allow-Origin: %q", origin, resp.StatusCode, got)
 		}
@@ -115,23 +130,8 @@ func TestNginxNamesTheSenderThatWasChecked(t *testing.T) {
 		{"", "", "?__amp_source_origin=news%40example.com", `[]`},
 		{"https://www.example.com", "", "", `[]`},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+nginx+"/"+test.query, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Ampcors-Email-Sender", "forged@example.com")
-		for name, value := range map[string]string{"Origin": test.origin, "AMP-Email-Sender": test.sender} {
-			if value != "" {
-				r.Header.Set(name, value)
-			}
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if string(body) != test.want {
+		headers := map[string]string{"Ampcors-Email-Sender": "forged@example.com", "Origin": test.origin, "AMP-Email-Sender": test.sender}
+		if resp, body := send(t, "GET", "http://"+nginx+"/"+test.query, headers); body != test.want {
 			t.Errorf("%+v: %s, %s", test, resp.Status, body)
 		}
 	}
@@ -147,18 +147,8 @@ func TestNginxAsksWhateverTheServerSets(t *testing.T) {
 		http.Error(w, "the backend's own", http.StatusForbidden)
 	})), "satisfy any;\nallow 127.0.0.1;\ndeny all;\nproxy_intercept_errors on;\n")
 	for origin, want := range map[string]string{"https://www.example.com": "the backend's own", "https://evil.example": "Forbidden: unknown_host"} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+nginx+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Origin", origin)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if got := strings.TrimSpace(string(body)); resp.StatusCode != http.StatusForbidden || got != want ||
+		resp, body := send(t, "POST", "http://"+nginx+"/", map[string]string{"Origin": origin})
+		if got := strings.TrimSpace(body); resp.StatusCode != http.StatusForbidden || got != want ||
 			(resp.Header.Get("Access-Control-Allow-Origin") == origin) != (want == "the backend's own") {
 			t.Errorf("%s: %s %q %v; want %q", origin, resp.Status, got, resp.Header, want)
 		}

@@ -110,7 +110,7 @@ var ownRemedies = func() map[string]string {
 	}
 }()
 
-// unknownClient stands for the reason unknown_host of a mail client's request: a mail client is no publisher.
+// unknownClient is the key for unknown_host if a mail client asked: a mail client is no publisher.
 const unknownClient = "unknown_host of a mail client"
 
 var ownBody = regexp.MustCompile(`^(?:Forbidden|Service Unavailable): ([a-z_]+)`)
@@ -169,10 +169,7 @@ func changedOrigin(pages []*trial) string {
 		if !t.isAnswered() || t.asked[0].fetch == nil {
 			return ""
 		}
-		said := reasonOf(t.asked[0].fetch.response)
-		if said == "" && bytes.HasPrefix(t.asked[0].fetch.response.Body, []byte("Forbidden: no_origin_unsafe")) {
-			said = "no_origin_unsafe"
-		}
+		said := ownReason(t.asked[0].fetch.response)
 		if reason == "" {
 			reason = said
 		}

@@ -91,12 +91,7 @@ func TestNginxAsksAuthz(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "ampcors.log")
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)), strings.Replace(format, "/var/log/nginx/ampcors.log", log, 1))
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
-	resp, err := http.Get("http://" + nginx + "/_ampcors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound {
+	if resp, _ := send(t, "GET", "http://"+nginx+"/_ampcors", nil); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a client that asks authz itself gets %d", resp.StatusCode)
 	}
 	for origin, want := range map[string]int{"https://www-example-com.cdn.ampproject.org": http.StatusAccepted,
@@ -192,11 +187,7 @@ func TestNginxAsksAuthzBeforeFastCGI(t *testing.T) {
 	nginx := startAuthzNginx(t, serve(t, handler), backend, php)
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
 	for _, path := range []string{"/", "/wp-admin/", "/index.php", "/an/article"} { // a directory has a script
-		resp, err := http.Get("http://" + nginx + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.Body.Close(); resp.StatusCode != http.StatusAccepted {
+		if resp, _ := send(t, "GET", "http://"+nginx+path, nil); resp.StatusCode != http.StatusAccepted {
 			t.Errorf("%s: %s", path, resp.Status)
 		}
 	}
@@ -221,16 +212,7 @@ func TestNginxWhileAuthzIsDown(t *testing.T) {
 			var asked atomic.Int32
 			nginx := startAuthzNginx(t, test.servers, serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) })))
 			before := asked.Load()
-			r, err := http.NewRequest("GET", "http://"+nginx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Origin", "https://www-example-com.cdn.ampproject.org")
-			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
+			resp, _ := send(t, "GET", "http://"+nginx, map[string]string{"Origin": "https://www-example-com.cdn.ampproject.org"})
 			if isAllowed := test.status == http.StatusOK; resp.StatusCode != test.status || (asked.Load() > before) != isAllowed ||
 				(resp.Header.Get("Access-Control-Allow-Origin") != "") != isAllowed {
 				t.Errorf("%s %v, and the backend was asked %d times", resp.Status, resp.Header, asked.Load()-before)

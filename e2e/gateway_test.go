@@ -41,16 +41,8 @@ func startJavaScript(t *testing.T, addr string, args ...string) {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	_, body := send(t, "GET", url, nil)
+	return body
 }
 
 // TestTheCaddyExample runs examples/caddy at free addresses. Caddy's other commands accept it, and

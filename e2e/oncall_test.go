@@ -73,16 +73,7 @@ func (o *onCall) write(path, text string) {
 // ask sends a page's request.
 func (o *onCall) ask(method, origin string) {
 	o.t.Helper()
-	r, err := http.NewRequest(method, "http://"+o.api+"/", nil)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	r.Header.Set("Origin", origin)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	resp.Body.Close()
+	resp, _ := send(o.t, method, "http://"+o.api+"/", map[string]string{"Origin": origin})
 	o.response = fmt.Sprintf("%d %s", resp.StatusCode, resp.Header.Get("Access-Control-Allow-Origin"))
 }
 

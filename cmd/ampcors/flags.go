@@ -142,6 +142,8 @@ var flagRules = []flagRule{
 	{"verify", "copies", "key", ""},
 	{"verify", "caches", "copies", ""},
 	{"verify", "key", "", "keys key-location"},
+	{"serve-proxy", "tls-cert", "tls-key", ""},
+	{"serve-proxy", "tls-key", "tls-cert", ""},
 	{"check", "with-database", "", "database"}, // the former asks none
 	{"check", "schema", "", "output with-database database table domain-column prefix-column condition"},
 	{"probe", "method content-type body credentials", "endpoint list", ""},

@@ -9,9 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors"
-	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/metrics"
 	"github.com/ampcors/ampcors/source"
@@ -27,11 +26,11 @@ import (
 	"github.com/ampcors/ampcors/source/pgsource"
 )
 
-// shutdownTimeout is how long requests may take that are answered when the server ends.
-const shutdownTimeout = 10 * time.Second
+// shutdownTimeout is how long requests may take that are answered when the server ends. Tests shorten it.
+var shutdownTimeout = 10 * time.Second
 
-// Limits of a connection, so that those of clients that are gone, or that do not read, do not stay. A proxy must close idle
-// connections earlier, so that it does not use one that is being closed: nginx does so after 60 seconds by
+// Limits of a connection, so that those of clients that are gone, or that do not read, do not stay. A proxy must close
+// idle connections earlier, so that it does not use one that is being closed: nginx does so after 60 seconds by
 // default. Tests shorten them.
 var (
 	readTimeout  = 10 * time.Second // of a request, with its header
@@ -42,126 +41,172 @@ var (
 // pingTimeout is how long the database may take before it is reported.
 const pingTimeout = 10 * time.Second
 
-func newServeAuthz() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "serve-authz --proxy NAME --config FILE",
-		Short: "Answer a proxy that asks whether requests may go on",
-		Long: "Answer nginx (auth_request) or Envoy (ext_authz over HTTP), which ask whether a request may go on, " +
-			"and with which response headers. So backends that are not in Go get the decisions of ampcors.\n\n" +
-			"The file is a JSON configuration; test it with ampcors check. It is read again when it changes, and on SIGHUP, and so is the file of --caches. " +
-			"With a database, publishers in its table are allowed too; the file's member source says how long answers are remembered.",
-		Example: "  ampcors serve-authz --proxy nginx --config ampcors.json",
-		Args:    noArgs,
-	}
-	proxyName := cmd.Flags().String("proxy", "", "who asks: nginx or envoy")
-	config := cmd.Flags().String("config", "", "JSON file with the configuration")
-	metricsAt := cmd.Flags().String("metrics", "", "address of a second server, such as 127.0.0.1:9001, with /metrics for Prometheus, /healthz, /readyz and, if there is a database, /forget; if empty, there is none")
-	logFormat := cmd.Flags().String("log-format", "text", "text or json: one object on each line")
-	caches := addCaches(cmd)
-	complete(cmd, "proxy", []string{"nginx", "envoy"})
-	complete(cmd, "log-format", []string{"text", "json"})
-	listen := cmd.Flags().String("listen", "127.0.0.1:9000", "address to listen at; only the proxy should reach it")
-	var d database
-	d.addFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := require(cmd, "proxy", "config"); err != nil {
-			return err
-		}
-		proxy, err := authz.ParseProxy(*proxyName)
-		if err != nil {
-			return err
-		}
-		var logHandler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
-		switch *logFormat {
-		case "text":
-		case "json":
-			logHandler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
-		default:
-			return fmt.Errorf("--log-format %q is unknown; want text or json", *logFormat)
-		}
-		log := slog.New(logHandler)
-		if err := d.checkFlags(cmd); err != nil {
-			return err
-		}
-		ctx, stop := context.WithCancelCause(cmd.Context())
-		defer stop(nil)
-		publishers, end, err := d.lookups(ctx, *config, log, stop)
-		if err != nil {
-			return err
-		}
-		defer end()
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		defer signal.Stop(reload)
-		file := configfile.File{Path: *config, CachesFile: string(*caches), Set: func(cfg *ampcors.Config) {
-			if cfg.Source = publishers; cfg.ReportOnly && proxy == authz.NGINX {
-				log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's own CORS headers, and passes no preflight on to the backend: pages that need these headers, or the backend's answers to preflights, stop working")
-			}
-		}}
-		mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})
-		if err != nil {
-			return withoutDatabase(err, "--database or "+databaseEnv)
-		}
-		handler, err := authz.New(mw, proxy)
-		if err != nil {
-			return err
-		}
-		listener, err := net.Listen("tcp", *listen)
-		if err != nil {
-			return exitError{exitUntested, err}
-		}
-		handlers := map[net.Listener]http.Handler{listener: handler}
-		if *metricsAt != "" {
-			other, err := net.Listen("tcp", *metricsAt)
-			if err != nil {
-				listener.Close()
-				return exitError{exitUntested, err}
-			}
-			mux := http.NewServeMux()
-			mux.Handle("GET /metrics", metrics.Handler(func() metrics.Counts {
-				counts := metrics.Of(mw, publishers, watcher)
-				counts.Build = version()
-				return counts
-			}))
-			mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-			mux.Handle("GET /readyz", &readiness{mw: mw, publishers: publishers})
-			if publishers != nil {
-				mux.HandleFunc("POST /forget", func(w http.ResponseWriter, r *http.Request) { forget(w, r, publishers) })
-			}
-			handlers[other] = mux
-			*metricsAt = other.Addr().String()
-		}
-		asked, _ := (configfile.File{Path: *config}).SourceConfig() // it was read without an error before
-		limit := writeTimeout + 4*cmp.Or(asked.Timeout, time.Second)
-		log.Info("ampcors: answering", "proxy", proxy.String(), "address", listener.Addr().String(), "config", *config, "metrics", *metricsAt)
+// aboutConfig is the help on the configuration of a service.
+const aboutConfig = "The file is a JSON configuration; test it with ampcors check. It is read again when it changes, and on SIGHUP, " +
+	"and so is the file of --caches. With a database, publishers in its table are allowed too; the file's member source says " +
+	"how long answers are remembered."
 
-		go func() { _ = watcher.Run(ctx) }() // it ends with ctx
-		ended := make(chan error, len(handlers))
-		for listener, handler := range handlers {
-			go func() {
-				err := answerUntil(ctx, listener, handler, limit, log)
-				if err != nil {
-					stop(err) // the others end, too
-				}
-				ended <- err
-			}()
-		}
-		for range handlers {
-			err = cmp.Or(err, <-ended)
-		}
-		if err != nil {
-			return exitError{exitUntested, err}
-		}
-		if cause := context.Cause(ctx); errors.Is(cause, pgsource.ErrOtherTriggers) {
-			return exitError{exitUntested, cause}
-		}
-		return nil
-	}
-	return cmd
+// A service is what serve-authz and serve-proxy have in common: they decide by a file that they follow, and perhaps a
+// database, until they are told to end.
+type service struct {
+	config, listen, metricsAt, logFormat string
+	logDenied                            bool
+	caches                               *cachesFile
+	database                             database
 }
 
-// A readiness answers /readyz: 200 once the server can decide, and from then on. A configuration is always in force. With a database, the
-// server is ready if that has answered once, or if the file lists publishers.
+func (s *service) addFlags(cmd *cobra.Command, listen string) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.config, "config", "", "JSON file with the configuration")
+	flags.StringVar(&s.listen, "listen", "127.0.0.1:9000", listen)
+	flags.StringVar(&s.metricsAt, "metrics", "", "address of a second server, such as 127.0.0.1:9001, with /metrics for "+
+		"Prometheus, /healthz, /readyz and, if there is a database, /forget; if empty, there is none")
+	flags.StringVar(&s.logFormat, "log-format", "text", "text or json: one object on each line")
+	flags.BoolVar(&s.logDenied, "log-denied", false, fmt.Sprintf(
+		"log denied requests, with origin, reason, method, host and path: at most %d in a second", deniedPerSecond))
+	complete(cmd, "log-format", []string{"text", "json"})
+	s.caches = addCaches(cmd)
+	s.database.addFlags(cmd)
+}
+
+// A decider is what makes a service a certain one.
+type decider struct {
+	set    func(*ampcors.Config, *slog.Logger)  // completes a configuration, and may warn of it
+	server func(*running) (*http.Server, error) // the server that decides
+	attrs  []any                                // for the line of the log that says where it listens
+}
+
+// running is a service that has read its configuration.
+type running struct {
+	mw       *ampcors.Middleware
+	log      *slog.Logger
+	listener net.Listener
+	lookups  time.Duration // how long lookups for a request can take
+}
+
+// smallServer returns a server for requests without a body, and short responses.
+func (r *running) smallServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadTimeout: readTimeout, WriteTimeout: writeTimeout + r.lookups, IdleTimeout: idleTimeout}
+}
+
+// run decides until the command's context is done, and then ends what was begun.
+func (s *service) run(cmd *cobra.Command, d decider) error {
+	var logHandler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
+	switch s.logFormat {
+	case "text":
+	case "json":
+		logHandler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
+	default:
+		return fmt.Errorf("--log-format %q is unknown; want text or json", s.logFormat)
+	}
+	log := slog.New(logHandler)
+	if err := s.database.checkFlags(cmd); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(cmd.Context())
+	defer stop(nil)
+	publishers, end, err := s.database.lookups(ctx, s.config, log, stop)
+	if err != nil {
+		return err
+	}
+	defer end()
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	denied := deniedLog{log: log}
+	file := configfile.File{Path: s.config, CachesFile: string(*s.caches), Set: func(cfg *ampcors.Config) {
+		cfg.Source = publishers
+		if s.logDenied {
+			cfg.Observe = denied.observe
+		}
+		d.set(cfg, log)
+	}}
+	mw, watcher, err := file.Watch(configfile.WatcherConfig{Logger: log, Reload: reload})
+	if err != nil {
+		return withoutDatabase(err, "--database or "+databaseEnv)
+	}
+	asked, _ := (configfile.File{Path: s.config}).SourceConfig() // it was read without an error before
+	run := &running{mw: mw, log: log, lookups: 4 * cmp.Or(asked.Timeout, time.Second)}
+	if run.listener, err = listen(s.listen); err != nil {
+		return exitError{exitUntested, err}
+	}
+	defer run.listener.Close()
+	server, err := d.server(run)
+	if err != nil {
+		return err
+	}
+	servers := map[net.Listener]*http.Server{run.listener: server}
+	if s.metricsAt != "" {
+		other, err := listen(s.metricsAt)
+		if err != nil {
+			return exitError{exitUntested, err}
+		}
+		servers[other] = run.smallServer(monitoring(mw, publishers, watcher))
+		s.metricsAt = other.Addr().String()
+	}
+	log.Info("ampcors: answering", append(d.attrs, "address", run.listener.Addr().String(), "config", s.config, "metrics", s.metricsAt)...)
+
+	go func() { _ = watcher.Run(ctx) }() // it ends with ctx
+	ended := make(chan error, len(servers))
+	for listener, server := range servers {
+		go func() {
+			err := answerUntil(ctx, listener, server, log)
+			if err != nil {
+				stop(err) // the others end, too
+			}
+			ended <- err
+		}()
+	}
+	for range servers {
+		err = cmp.Or(err, <-ended)
+	}
+	if err != nil {
+		return exitError{exitUntested, err}
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, pgsource.ErrOtherTriggers) {
+		return exitError{exitUntested, cause}
+	}
+	return nil
+}
+
+// listen listens at a TCP address, or at a Unix socket: unix:/path. A socket at which nobody listens any more, because
+// a program was killed, is replaced.
+func listen(address string) (net.Listener, error) {
+	path, isSocket := strings.CutPrefix(address, "unix:")
+	if !isSocket {
+		return net.Listen("tcp", address)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			conn.Close()
+			return nil, fmt.Errorf("another program listens at %s", address)
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			_ = os.Remove(path) // if it stays, Listen fails
+		}
+	}
+	return net.Listen("unix", path)
+}
+
+// monitoring returns what the server of --metrics answers.
+func monitoring(mw *ampcors.Middleware, publishers *source.Source, watcher *configfile.Watcher) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics.Handler(func() metrics.Counts {
+		counts := metrics.Of(mw, publishers, watcher)
+		counts.Build = version()
+		return counts
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.Handle("GET /readyz", &readiness{mw: mw, publishers: publishers})
+	if publishers != nil {
+		mux.HandleFunc("POST /forget", func(w http.ResponseWriter, r *http.Request) { forget(w, r, publishers) })
+	}
+	return mux
+}
+
+// A readiness answers /readyz: 200 once the server can decide, and from then on. A configuration is always in force.
+// With a database, the server is ready if that has answered once, or if the file lists publishers.
 type readiness struct {
 	mw         *ampcors.Middleware
 	publishers *source.Source // nil without a database
@@ -198,18 +243,31 @@ func forget(w http.ResponseWriter, r *http.Request, publishers *source.Source) {
 	_, _ = io.WriteString(w, count(len(domains), "publisher", "publishers")+" forgotten\n")
 }
 
-// answerUntil answers until ctx is done, and then ends what was begun.
-func answerUntil(ctx context.Context, listener net.Listener, handler http.Handler, limit time.Duration, log *slog.Logger) error {
-	server := &http.Server{Handler: handler, ReadTimeout: readTimeout, WriteTimeout: limit, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}
+// answerUntil answers until ctx is done, and then ends what was begun. What still runs after shutdownTimeout is closed.
+func answerUntil(ctx context.Context, listener net.Listener, server *http.Server, log *slog.Logger) error {
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel() // of upgraded connections, for which Shutdown does not wait
+	server.BaseContext = func(net.Listener) context.Context { return requests }
+	if server.ErrorLog == nil {
+		server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelError)
+	}
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
 		closing, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
-		closed <- server.Shutdown(closing)
+		err := server.Shutdown(closing)
+		if errors.Is(err, context.DeadlineExceeded) {
+			log.Warn("ampcors: responses that had not ended were cut off", "after", shutdownTimeout)
+			err = server.Close()
+		}
+		closed <- err
 	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	serve := server.Serve
+	if server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-closed
@@ -245,43 +303,4 @@ func (d *database) lookups(ctx context.Context, config string, log *slog.Logger,
 		}
 	}()
 	return asked, opened.end, nil
-}
-
-func newHealth() *cobra.Command {
-	return &cobra.Command{
-		Use:     "health URL",
-		Short:   "Ask a server whether it answers, for containers without a shell",
-		Long:    "End with code 1 if the server does not answer within 2 seconds, or answers 5xx.",
-		Example: "  ampcors health http://127.0.0.1:9000/",
-		Args:    oneArg("the URL of a server"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if u, err := url.Parse(args[0]); err != nil || u.Host == "" {
-				return fmt.Errorf("%q is not the URL of a server; want one such as http://127.0.0.1:9000/", args[0])
-			}
-			if err := checkHealth(cmd.Context(), args[0]); err != nil {
-				return exitError{exitFindings, err}
-			}
-			return nil
-		},
-	}
-}
-
-// checkHealth returns an error if the server at url does not answer within 2 seconds, or answers 5xx. Command
-// caddy has a copy: a published module does not import internal packages of another.
-func checkHealth(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultTransport.RoundTrip(r) // follows no redirect
-	if err != nil {
-		return err
-	}
-	resp.Body.Close()
-	if resp.StatusCode >= 500 {
-		return fmt.Errorf("%s answers %s", url, resp.Status)
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ const (
 	maxIdle           = 256      // connections to the backend that are kept
 	maxRequestHeader  = 64 << 10 // bytes
 	maxResponseHeader = 64 << 10 // bytes
-	copyBuffer        = 8 << 10  // bytes, of each response that is on its way
+	copyBuffer        = 4 << 10  // bytes, of each response that is on its way
 )
 
 // stallTimeout is how long the proxy waits for the next byte of a body from the client, and until either side takes the
@@ -76,7 +76,8 @@ func newProxy(cfg proxyConfig, mw *ampcors.Middleware, logger *slog.Logger) *pro
 		MaxIdleConnsPerHost:    maxIdle,
 		// Shorter than backends keep connections (gunicorn 2 s; Node.js and Apache 5 s), so that no request is sent on
 		// one that is being closed.
-		IdleConnTimeout:    backendIdle,
+		IdleConnTimeout: backendIdle,
+		ReadBufferSize:  2 << 10, WriteBufferSize: 2 << 10,
 		DisableCompression: true, // what the client accepts counts
 		ForceAttemptHTTP2:  true, // in TLS
 		HTTP2:              &http.HTTP2Config{SendPingTimeout: 15 * time.Second},
@@ -84,7 +85,7 @@ func newProxy(cfg proxyConfig, mw *ampcors.Middleware, logger *slog.Logger) *pro
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       p.rewrite,
 		Transport:     p.transport,
-		FlushInterval: -1, // each piece at once
+		FlushInterval: 10 * time.Millisecond, // of a response with a length; others are passed on at once
 		BufferPool:    &bufferPool{},
 		ErrorHandler:  p.fail,
 		ErrorLog:      log.New(backendErrors{p}, "", 0),
@@ -127,6 +128,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusLoopDetected, "the backend sends requests back to this proxy")
 		return
 	}
+	ctx := r.Context()
+	if r.ContentLength != 0 {
+		body := &requestBody{ReadCloser: r.Body, trailer: r.Trailer, client: http.NewResponseController(w)}
+		defer body.end()
+		body.setDeadline(time.Now().Add(stallTimeout)) // also if the request is denied: the server then reads the beginning
+		r.Body = body
+		ctx = context.WithValue(ctx, bodyKey{}, body)
+	}
 	d, proceed := p.mw.Handle(w, r)
 	if !proceed {
 		return
@@ -135,18 +144,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(r.Header, "Upgrade") // the backend gets an ordinary request (RFC 9110 section 7.8)
 		delete(r.Header, "Http2-Settings")
 	}
-	ctx := ampcors.ContextWithDecision(r.Context(), d)
-	if r.ContentLength != 0 {
-		body := &requestBody{ReadCloser: r.Body, trailer: r.Trailer, client: http.NewResponseController(w)}
-		defer body.end()
-		r.Body = body
-		ctx = context.WithValue(ctx, bodyKey{}, body)
-	}
 	next := p.guarded
 	if !d.Allowed { // with reportOnly, the backend's own CORS headers must stay
 		next = p.forward
 	}
-	next.ServeHTTP(w, r.WithContext(ctx))
+	next.ServeHTTP(w, r.WithContext(ampcors.ContextWithDecision(ctx, d)))
 }
 
 // mayUpgrade reports whether a connection may be upgraded to what the lines of Upgrade ask for. In HTTP within it (h2c,
@@ -236,12 +238,12 @@ func spelled(name string) string {
 
 // fail answers a request that the backend has not answered.
 func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil { // the client is gone
-		w.WriteHeader(http.StatusBadGateway)
-		return
-	}
 	if body, ok := r.Context().Value(bodyKey{}).(*requestBody); ok && body.failed() {
 		refuse(w, http.StatusBadRequest, "the body of the request is not complete")
+		return
+	}
+	if r.Context().Err() != nil { // the client is gone
+		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
 	p.failures.note("the backend does not answer; responses are 502", p.causeOf(err))
@@ -268,7 +270,7 @@ func (p *proxy) causeOf(err error) string {
 		return "no response has begun within --timeout " + p.timeout.String()
 	case strings.Contains(text, "server response headers exceeded"):
 		return "the response has more than 64 KiB of headers"
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, "does not look like a TLS handshake"):
 		return "the backend does not speak TLS; want http:// in --to"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "server closed idle connection"):
 		return "the backend closed the connection without a response"
@@ -308,11 +310,11 @@ type requestBody struct {
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.setDeadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.setDeadline(time.Time{})
+	switch {
+	case err == io.EOF:
+		b.setDeadline(time.Time{}) // the server waits for the end of the connection from now on
 		removeOurs(b.trailer)
-	}
-	if err != nil && err != io.EOF {
+	case err != nil:
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.err = err

@@ -113,7 +113,7 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	denied := deniedLog{log: log}
+	denied := newDeniedLog(log)
 	file := configfile.File{Path: s.config, CachesFile: string(*s.caches), Set: func(cfg *ampcors.Config) {
 		cfg.Source = publishers
 		if s.logDenied {

@@ -4,7 +4,10 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/ampcors/ampcors"
 )
@@ -14,33 +17,27 @@ const deniedPerSecond = 10
 
 // A deniedLog logs denied requests, at most deniedPerSecond. It is safe for concurrent use by multiple goroutines.
 type deniedLog struct {
-	log *slog.Logger
+	log    *slog.Logger
+	limit  *rate.Limiter
+	silent atomic.Int64 // denied requests without a line, since the last line
+}
 
-	mu     sync.Mutex
-	second time.Time // when the current second began
-	logged int       // lines in it
-	silent int       // denied requests since the last line that had none
+func newDeniedLog(log *slog.Logger) *deniedLog {
+	return &deniedLog{log: log, limit: rate.NewLimiter(deniedPerSecond, deniedPerSecond)}
 }
 
 // observe is a Config.Observe.
 func (l *deniedLog) observe(r *http.Request, d ampcors.Decision) {
-	if d.Allowed {
+	switch {
+	case d.Allowed:
+		return
+	case !l.limit.Allow():
+		l.silent.Add(1)
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.second) >= time.Second {
-		l.second, l.logged = now, 0
-	}
-	if l.logged == deniedPerSecond {
-		l.silent++
-		return
-	}
-	l.logged++
 	attrs := []any{"decision", d, "method", cut(r.Method, 20), "host", cut(r.Host, 255), "path", cut(r.URL.Path, 300)}
-	if l.silent > 0 {
-		attrs = append(attrs, "others_not_logged", l.silent)
-		l.silent = 0
+	if n := l.silent.Swap(0); n > 0 {
+		attrs = append(attrs, "not_logged_before", n)
 	}
 	l.log.Info("ampcors: denied", attrs...)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +123,7 @@ func TestTheLogIsJSON(t *testing.T) {
 	}
 }
 
-// A serving is a running serve-authz.
+// A serving is a running serve-authz or serve-proxy.
 type serving struct {
 	url  string
 	log  *servertest.Buffer
@@ -133,11 +134,20 @@ type serving struct {
 // serve starts serve-authz for nginx.
 func serve(t *testing.T, args ...string) *serving {
 	t.Helper()
+	return serveWith(t, append([]string{"serve-authz", "--proxy", "nginx"}, args...)...)
+}
+
+// serveWith starts a command at a free address, unless --listen is among the arguments.
+func serveWith(t *testing.T, args ...string) *serving {
+	t.Helper()
+	if !slices.Contains(args, "--listen") {
+		args = append(args, "--listen", "127.0.0.1:0")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	s := &serving{log: new(servertest.Buffer), stop: cancel, code: make(chan int, 1)}
 	root := newRoot()
-	root.SetArgs(append([]string{"serve-authz", "--proxy", "nginx", "--listen", "127.0.0.1:0"}, args...))
+	root.SetArgs(args)
 	root.SetErr(s.log)
 	go func() { s.code <- execute(ctx, root) }()
 	s.within(t, "it listens", func() bool {

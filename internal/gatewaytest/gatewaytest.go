@@ -101,8 +101,10 @@ func Compare(t *testing.T, gateway string, limits ...Limit) {
 					if isDenial && slices.Contains(limits, NoPreflight503) && method == "OPTIONS" && strings.HasPrefix(line, "Access-Control-Request-Method") {
 						want.status, got.body, want.body = http.StatusForbidden, "", ""
 					} else if isDenial && method != "HEAD" {
-						text, _, _ := strings.Cut(strings.TrimSuffix(want.body, "\n"), ";") // a hint may follow
-						want.body = text + "\n"
+						for _, r := range []*response{&got, &want} {
+							text, _, _ := strings.Cut(strings.TrimSuffix(r.body, "\n"), ";") // a hint may follow
+							r.body = text + "\n"
+						}
 					}
 					if got.status != want.status || got.body != want.body {
 						t.Errorf("%d %q; want %d %q", got.status, got.body, want.status, want.body)

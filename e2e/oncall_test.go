@@ -33,7 +33,7 @@ type onCall struct {
 }
 
 // buildAmpcors builds the command, and returns its path.
-func buildAmpcors(t *testing.T) string {
+func buildAmpcors(t testing.TB) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ampcors")
 	if out, err := exec.Command("go", "build", "-o", program, "github.com/ampcors/ampcors/cmd/ampcors").CombinedOutput(); err != nil {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,13 @@ func TestWhatEachPageCanReadAndDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.use(mw.Wrap(s.handler()))
+	runScenarios(t, s, chromium)
+	t.Log(mw.Stats())
+}
+
+// runScenarios runs all scenarios with the site's API.
+func runScenarios(t *testing.T, s *site, chromium context.Context) {
+	t.Helper()
 	page := tab(t, chromium)
 	visit(t, page, apiOrigin+"/login", "''")
 	for _, sc := range scenarios {
@@ -199,5 +207,4 @@ func TestWhatEachPageCanReadAndDo(t *testing.T) {
 			}
 		})
 	}
-	t.Log(mw.Stats())
 }

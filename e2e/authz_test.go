@@ -6,17 +6,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/fcgi"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/internal/gatewaytest"
 	"github.com/ampcors/ampcors/internal/servertest"
@@ -218,67 +213,5 @@ func TestNginxWhileAuthzIsDown(t *testing.T) {
 				t.Errorf("%s %v, and the backend was asked %d times", resp.Status, resp.Header, asked.Load()-before)
 			}
 		})
-	}
-}
-
-// BenchmarkNginx measures requests through nginx to a backend, with and without asking. Both
-// are measured in turn, because the machine's speed changes.
-func BenchmarkNginx(b *testing.B) {
-	m, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	handler, err := authz.New(m, authz.NGINX)
-	if err != nil {
-		b.Fatal(err)
-	}
-	asked := httptest.NewServer(handler)
-	defer asked.Close()
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "an answer") }))
-	defer backend.Close()
-	servers := map[string]string{
-		"no":  "http://" + startNginxWith(b, "", "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://"+backend.Listener.Addr().String()+";"),
-		"yes": "http://" + startAuthzNginx(b, asked.Listener.Addr().String(), backend.Listener.Addr().String()),
-	}
-	const clients, each = 4, 500
-	took := make(map[string][]time.Duration)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
-	defer client.CloseIdleConnections()
-	for b.Loop() {
-		for kind, url := range servers {
-			var group sync.WaitGroup
-			times := make([][]time.Duration, clients)
-			for i := range clients {
-				group.Go(func() {
-					for range each {
-						r, err := http.NewRequest("GET", url, nil)
-						if err != nil {
-							b.Error(err)
-							return
-						}
-						r.Header.Set("Origin", "https://www-example-com.cdn.ampproject.org")
-						begun := time.Now()
-						resp, err := client.Do(r)
-						if err != nil {
-							b.Error(err)
-							return
-						}
-						_, _ = io.Copy(io.Discard, resp.Body)
-						resp.Body.Close()
-						times[i] = append(times[i], time.Since(begun))
-						if resp.StatusCode != http.StatusOK {
-							b.Errorf("%s: %s", kind, resp.Status)
-						}
-					}
-				})
-			}
-			group.Wait()
-			took[kind] = append(took[kind], slices.Concat(times...)...)
-		}
-	}
-	for kind, times := range took {
-		slices.Sort(times)
-		b.ReportMetric(float64(times[len(times)/2].Microseconds()), "µs-p50-asking-"+kind)
-		b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "µs-p99-asking-"+kind)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // gatewayCaddy builds Caddy with the handler of ampcors. It returns a function that makes a
 // command of it.
-func gatewayCaddy(t *testing.T) (command func(args ...string) *exec.Cmd) {
+func gatewayCaddy(t testing.TB) (command func(args ...string) *exec.Cmd) {
 	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "caddy")

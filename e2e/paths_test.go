@@ -147,7 +147,7 @@ func TestALocationOfNginxIsNotThePathOfABackend(t *testing.T) {
 }
 
 // block returns the code block of a language behind a marker.
-func block(t *testing.T, text, marker, language string) string {
+func block(t testing.TB, text, marker, language string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(text, marker+"```"+language+"\n")
 	text, _, ok2 := strings.Cut(text, "```\n")

@@ -259,7 +259,7 @@ func startCaddy(t *testing.T, directives string) string {
 	return addr
 }
 
-func writeFiles(t *testing.T, files map[string]string) {
+func writeFiles(t testing.TB, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {

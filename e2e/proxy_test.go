@@ -116,6 +116,11 @@ func TestTheProxyInFrontOfEachBackend(t *testing.T) {
 		"nginx": func(proxy string) string {
 			return startNginxWith(t, "", strings.Replace(block(t, document, "", "nginx"), "127.0.0.1:9000", proxy, 1))
 		},
+		"nginx that keeps its connections": func(proxy string) string {
+			addr := servertest.FreeAddress(t)
+			runNginx(t, addr, strings.NewReplacer("127.0.0.1:9000", proxy, "127.0.0.1:8080", addr).Replace(block(t, document, "<!-- keepalive -->\n", "nginx")))
+			return addr
+		},
 		"HAProxy": func(proxy string) string {
 			return startHAProxyBackend(t, strings.Replace(block(t, document, "", "haproxy"), "127.0.0.1:9000", proxy, 1))
 		},

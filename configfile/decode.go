@@ -17,7 +17,7 @@ type file struct {
 	ampcors.Config
 	PublishersFile string        `json:"publishersFile,omitempty"` // a text file with a publisher on each line
 	CachesFile     string        `json:"cachesFile,omitempty"`     // a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
-	Asked          source.Config `json:"source,omitzero"`          // how a database is asked, for serve-authz or a program that has one
+	Asked          source.Config `json:"source,omitzero"`          // how a database is asked, for serve-proxy, serve-authz or a program that has one
 	Schema         string        `json:"$schema,omitempty"`        // for editors: the URL or path of schema.json
 }
 

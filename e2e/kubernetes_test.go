@@ -5,9 +5,11 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,23 +40,13 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// The manifests have only fields that the API knows, and their parts fit together.
-func TestKubernetesManifests(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("../examples/kubernetes/ampcors.yaml")
+// readManifests reads the documents of a file into values by "version kind". Each must be there once.
+func readManifests(t *testing.T, file string, kinds map[string]any) {
+	t.Helper()
+	data, err := os.ReadFile("../examples/kubernetes/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var (
-		config     corev1.ConfigMap
-		deployment appsv1.Deployment
-		service    corev1.Service
-		budget     policyv1.PodDisruptionBudget
-		network    networkingv1.NetworkPolicy
-		monitor    serviceMonitor
-	)
-	kinds := map[string]any{"v1 ConfigMap": &config, "apps/v1 Deployment": &deployment, "v1 Service": &service,
-		"policy/v1 PodDisruptionBudget": &budget, "networking.k8s.io/v1 NetworkPolicy": &network, "monitoring.coreos.com/v1 ServiceMonitor": &monitor}
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()
@@ -84,38 +76,28 @@ func TestKubernetesManifests(t *testing.T) {
 	for name := range kinds {
 		t.Errorf("there is no %s", name)
 	}
-	pod := deployment.Spec.Template
-	container := pod.Spec.Containers[0]
+}
+
+// portsOf returns the ports of a container by name.
+func portsOf(container corev1.Container) map[string]int32 {
 	ports := make(map[string]int32)
 	for _, p := range container.Ports {
 		ports[p.Name] = p.ContainerPort
 	}
-	for _, s := range []*metav1.LabelSelector{deployment.Spec.Selector, budget.Spec.Selector, &network.Spec.PodSelector,
-		metav1.SetAsLabelSelector(service.Spec.Selector)} {
-		selector, err := metav1.LabelSelectorAsSelector(s)
-		if err != nil || selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
-			t.Errorf("%v does not select the pods, %v", s, err)
-		}
-	}
-	if selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector); err != nil || !selector.Matches(labels.Set(service.Labels)) ||
-		service.Labels[monitor.Spec.JobLabel] != "ampcors" {
-		t.Errorf("the ServiceMonitor does not select the Service, %v", err)
-	}
-	for _, p := range service.Spec.Ports {
-		if ports[p.TargetPort.String()] != p.Port {
-			t.Errorf("the port %s of the Service leads nowhere", p.Name)
-		}
-	}
+	return ports
+}
+
+// checkAmpcors checks the container of ampcors: its probes, its flags and its configuration.
+func checkAmpcors(t *testing.T, command string, pod corev1.PodSpec, container corev1.Container, config corev1.ConfigMap) {
+	t.Helper()
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 		if probe.HTTPGet == nil || probe.HTTPGet.Port.String() != "metrics" || probe.HTTPGet.Path != "/healthz" && probe.HTTPGet.Path != "/readyz" {
 			t.Errorf("%+v", probe.HTTPGet)
 		}
 	}
-	if !*container.SecurityContext.ReadOnlyRootFilesystem || !*pod.Spec.SecurityContext.RunAsNonRoot || container.VolumeMounts[0].SubPath != "" {
-		t.Error("the root can be written, the user may be root, or the list is not followed")
+	if !*container.SecurityContext.ReadOnlyRootFilesystem || container.VolumeMounts[0].SubPath != "" || pod.Volumes[0].ConfigMap.Name != config.Name {
+		t.Error("the root can be written, or the list is not followed")
 	}
-
-	// The program takes the flags, and the configuration is right.
 	dir := t.TempDir()
 	for name, text := range config.Data {
 		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
@@ -125,23 +107,99 @@ func TestKubernetesManifests(t *testing.T) {
 	if _, err := (configfile.File{Path: dir + "/ampcors.json"}).Config(); err != nil {
 		t.Error(err)
 	}
-	help, err := exec.Command("go", "run", "github.com/ampcors/ampcors/cmd/ampcors", "serve-authz", "--help").Output()
-	if err != nil {
-		t.Fatal(err)
+	help, err := exec.Command("go", "run", "github.com/ampcors/ampcors/cmd/ampcors", command, "--help").Output()
+	if err != nil || container.Args[0] != command {
+		t.Fatalf("%q, %v", container.Args, err)
 	}
 	for _, arg := range container.Args[1:] {
 		if name, _, _ := strings.Cut(arg, "="); !strings.Contains(string(help), " "+name+" ") {
-			t.Errorf("serve-authz has no flag %s", name)
+			t.Errorf("%s has no flag %s", command, name)
 		}
 	}
 	// Within the time that the pod has to end, the Service forgets it, and then the server ends what was begun.
-	if stop := container.Lifecycle.PreStop.Sleep; stop == nil || *pod.Spec.TerminationGracePeriodSeconds < stop.Seconds+10 {
-		t.Errorf("%+v, and %v seconds to end", stop, *pod.Spec.TerminationGracePeriodSeconds)
+	if stop := container.Lifecycle.PreStop.Sleep; stop == nil || *pod.TerminationGracePeriodSeconds < stop.Seconds+10 {
+		t.Errorf("%+v, and %v seconds to end", stop, *pod.TerminationGracePeriodSeconds)
 	}
-	if ref := container.Env[0].ValueFrom.SecretKeyRef; !*ref.Optional { // README.md says how it is made
+}
+
+// checkSelectors checks that each selector has the pods.
+func checkSelectors(t *testing.T, pods map[string]string, selectors ...*metav1.LabelSelector) {
+	t.Helper()
+	for _, s := range selectors {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil || selector.Empty() || !selector.Matches(labels.Set(pods)) {
+			t.Errorf("%v does not select the pods, %v", s, err)
+		}
+	}
+}
+
+// The manifests have only fields that the API knows, and their parts fit together.
+func TestKubernetesManifests(t *testing.T) {
+	t.Parallel()
+	var (
+		config     corev1.ConfigMap
+		deployment appsv1.Deployment
+		service    corev1.Service
+		budget     policyv1.PodDisruptionBudget
+		network    networkingv1.NetworkPolicy
+		monitor    serviceMonitor
+	)
+	readManifests(t, "ampcors.yaml", map[string]any{"v1 ConfigMap": &config, "apps/v1 Deployment": &deployment, "v1 Service": &service,
+		"policy/v1 PodDisruptionBudget": &budget, "networking.k8s.io/v1 NetworkPolicy": &network, "monitoring.coreos.com/v1 ServiceMonitor": &monitor})
+	pod := deployment.Spec.Template
+	container := pod.Spec.Containers[0]
+	checkSelectors(t, pod.Labels, deployment.Spec.Selector, budget.Spec.Selector, &network.Spec.PodSelector, metav1.SetAsLabelSelector(service.Spec.Selector))
+	checkAmpcors(t, "serve-authz", pod.Spec, container, config)
+	if selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector); err != nil || !selector.Matches(labels.Set(service.Labels)) ||
+		service.Labels[monitor.Spec.JobLabel] != "ampcors" {
+		t.Errorf("the ServiceMonitor does not select the Service, %v", err)
+	}
+	for _, p := range service.Spec.Ports {
+		if portsOf(container)[p.TargetPort.String()] != p.Port {
+			t.Errorf("the port %s of the Service leads nowhere", p.Name)
+		}
+	}
+	if !*pod.Spec.SecurityContext.RunAsNonRoot {
+		t.Error("the user may be root")
+	}
+	if ref := container.Env[0].ValueFrom.SecretKeyRef; !*ref.Optional || container.Env[0].Name != "AMPCORS_DATABASE" { // README.md says how it is made
 		t.Errorf("%+v", ref)
 	}
-	if container.Args[0] != "serve-authz" || container.Env[0].Name != "AMPCORS_DATABASE" {
-		t.Errorf("%q, %v", container.Args, container.Env)
+}
+
+// Beside a backend, the proxy is what the Service leads to, and nobody gets past it.
+func TestKubernetesManifestsOfTheProxy(t *testing.T) {
+	t.Parallel()
+	var (
+		config     corev1.ConfigMap
+		deployment appsv1.Deployment
+		service    corev1.Service
+		network    networkingv1.NetworkPolicy
+	)
+	readManifests(t, "proxy.yaml", map[string]any{"v1 ConfigMap": &config, "apps/v1 Deployment": &deployment, "v1 Service": &service,
+		"networking.k8s.io/v1 NetworkPolicy": &network})
+	pod := deployment.Spec.Template
+	backend, container := pod.Spec.Containers[0], pod.Spec.Containers[1]
+	checkSelectors(t, pod.Labels, deployment.Spec.Selector, &network.Spec.PodSelector, metav1.SetAsLabelSelector(service.Spec.Selector))
+	checkAmpcors(t, "serve-proxy", pod.Spec, container, config)
+	if !*container.SecurityContext.RunAsNonRoot {
+		t.Error("the user may be root")
+	}
+	ports := portsOf(container)
+	if target := service.Spec.Ports[0].TargetPort.String(); target != "proxy" || !slices.Contains(container.Args, fmt.Sprintf("--listen=:%d", ports[target])) {
+		t.Errorf("the Service leads to %s, and the proxy has %q", target, container.Args)
+	}
+	if host, port := backend.Env[0].Value, backend.Env[1].Value; !slices.Contains(container.Args, "--to=http://"+host+":"+port) {
+		t.Errorf("the backend is at %s:%s, and the proxy has %q", host, port, container.Args)
+	}
+	for _, rule := range network.Spec.Ingress {
+		for _, p := range rule.Ports {
+			if ports[p.Port.String()] == 0 {
+				t.Errorf("the policy lets requests to port %v through, which is none of the proxy's", p.Port)
+			}
+		}
+	}
+	if stop := backend.Lifecycle.PreStop.Sleep; stop.Seconds < container.Lifecycle.PreStop.Sleep.Seconds+10 {
+		t.Errorf("the backend ends after %d seconds, while the proxy passes requests on", stop.Seconds)
 	}
 }

@@ -23,7 +23,7 @@ func newAdvice() *cobra.Command {
 		Short: "Print what to configure in a server or framework, so that it answers the pages of publishers",
 		Long: "Print what to configure, so that a server or framework answers the pages of publishers, and of no other site. The server is " +
 			or(probe.Servers()) + ". A publisher has several origins on the default caches, and each must be listed. For patterns, or many publishers, " +
-			"put ampcors in front of the backend.\n\nTest the result with ampcors probe.",
+			"put ampcors serve-proxy in front of the backend.\n\nTest the result with ampcors probe.",
 		Example: "  ampcors advice nginx --publisher www.example.com --publisher www.example.org\n  ampcors advice HAProxy --config config.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return oneArg("the name of a server ("+or(probe.Servers())+")")(cmd, args)
@@ -42,7 +42,7 @@ func newAdvice() *cobra.Command {
 			return fmt.Errorf("there is no advice for %q; want %s", args[0], or(probe.Servers()))
 		}
 		if len(*senders) > 0 {
-			return fmt.Errorf("there is no advice for AMP for Email requests: each names the sender of its email, and that must be compared with the allowed senders. Put ampcors serve-authz in front of the backend, with the configuration {\"email\": {\"senders\": [\"%s\"]}}, and test it with ampcors probe --sender", strings.Join(*senders, `", "`))
+			return fmt.Errorf("there is no advice for AMP for Email requests: each names the sender of its email, and that must be compared with the allowed senders. Put ampcors serve-proxy in front of the backend, with the configuration {\"email\": {\"senders\": [\"%s\"]}}, and test it with ampcors probe --sender", strings.Join(*senders, `", "`))
 		}
 		cfg, asksDatabase, err := ampcors.Config{Credentialed: true}, false, error(nil)
 		if *file != "" {
@@ -68,11 +68,11 @@ func newAdvice() *cobra.Command {
 		cfg.Publishers = append(cfg.Publishers, *publishers...)
 		switch {
 		case len(cfg.Publishers) == 0 && *file != "":
-			return errors.New("the file lists no publisher, and a server can only compare origins of publishers: use --publisher. For AMP for Email requests, origins and databases, put ampcors in front of the backend")
+			return errors.New("the file lists no publisher, and a server can only compare origins of publishers: use --publisher. For AMP for Email requests, origins and databases, put ampcors serve-proxy in front of the backend")
 		case len(cfg.Publishers) == 0:
 			return errors.New("there is no publisher; use --publisher or --config")
 		case slices.ContainsFunc(cfg.Publishers, func(p string) bool { return strings.HasPrefix(p, "*.") }):
-			return errors.New("a pattern such as *.example.com cannot be written as a list of origins: name each domain, or put ampcors in front of the backend")
+			return errors.New("a pattern such as *.example.com cannot be written as a list of origins: name each domain, or put ampcors serve-proxy in front of the backend")
 		}
 		for _, note := range notInAdvice(cfg, asksDatabase, probe.Servers()[i]) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note)

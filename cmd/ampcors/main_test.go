@@ -146,7 +146,7 @@ func TestConversions(t *testing.T) {
 		{name: "explain a sender without a file", args: []string{"explain", "--sender", "news@example.com"}, code: exitUsage,
 			err: "--sender needs --config, with a file that has email.senders"},
 		{name: "advice for a sender", args: []string{"advice", "nginx", "--sender", "news@example.com"}, code: exitUsage,
-			err: `Put ampcors serve-authz in front of the backend, with the configuration {"email": {"senders": ["news@example.com"]}}, and test it with ampcors probe --sender`},
+			err: `Put ampcors serve-proxy in front of the backend, with the configuration {"email": {"senders": ["news@example.com"]}}, and test it with ampcors probe --sender`},
 		{name: "explain a sender without emails", args: []string{"explain", "--publisher", "www.example.com", "--sender", "news@example.com"},
 			code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: no_origin.\nFAIL  version 1  Origin: https://mail.google.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: unknown_host.\n"},
 		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
@@ -258,6 +258,7 @@ func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 		{`{"publishers": ["www.example.com"], "caches": []}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " +
 			caches, exitUsage, "caches is set, and the program was started with the caches of"},
 		{`{"publishers": ["www.example.com"]}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + file, exitUsage, "caches"},
+		{`{"publishers": ["www.example.com"]}`, "serve-proxy --to http://127.0.0.1:1 --listen 127.0.0.1:0 --config " + file + " --caches " + file, exitUsage, "caches"},
 	} {
 		writeFile(t, file, test.config)
 		code, stdout, stderr := run(t, "", strings.Fields(test.args)...)
@@ -466,7 +467,7 @@ func TestAdvice(t *testing.T) {
 		{[]string{"Caddy", "--caches", otherCaches(t), "--publisher", "www.example.com"}, exitClean, []string{`www-example-com\.cache\.example`}},
 		{[]string{"IIS", "--publisher", "www.example.com"}, exitUsage, []string{`there is no advice for "IIS"`}},
 		{[]string{"nginx"}, exitUsage, []string{"there is no publisher"}},
-		{[]string{"nginx", "--config", emails}, exitUsage, []string{"the file lists no publisher", "For AMP for Email requests, origins and databases, put ampcors in front of the backend"}},
+		{[]string{"nginx", "--config", emails}, exitUsage, []string{"the file lists no publisher", "For AMP for Email requests, origins and databases, put ampcors serve-proxy in front of the backend"}},
 		{[]string{"nginx", "--publisher", "*.example.com"}, exitUsage, []string{"name each domain"}},
 		{[]string{"nginx", "--publisher", "localhost"}, exitUsage, []string{"has no dot"}},
 		{nil, exitUsage, []string{"the name of a server (nginx, "}},

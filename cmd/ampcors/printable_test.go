@@ -305,6 +305,8 @@ func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 	lines := [][]string{
 		{"check", bad}, {"explain", "--config", bad, "https://a.example"}, {"advice", "nginx", "--config", bad}, {"flush", "--key", weakKey, "https://a.example/"},
 		{"flush", "--key", keys, "https://a.example/"}, {"submit", "--keys", keys, "https://a.example/"}, {"serve-authz", "--proxy", "nginx", "--config", bad},
+		{"serve-proxy", "--config", bad, "--to", "http://127.0.0.1:1"}, {"serve-proxy", "--config", bad, "--to", "x/y", "--to-ca", bad, "--host", "/", "--upgrade", "h2c"},
+
 		{"prefix", "--caches", bad, "a.example"}, {"check", "--database", "postgres://a:b@c:99999/x", bad},
 		{"source", "fill", "--database", "mysql://x", "--table", "1abc"},
 		{"source", "install", "--database", "host=a port=x"}, {"source", "install", "--database", "x", "--domain-column", "1"}, {"submit", "--sitemap", sitemapFile},

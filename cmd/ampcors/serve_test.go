@@ -109,7 +109,11 @@ func TestReadiness(t *testing.T) {
 func TestTheLogIsJSON(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["www.example.com"]}`)
-	s := serve(t, "--config", file, "--log-format", "json")
+	s := serve(t, "--config", file, "--log-format", "json", "--log-denied")
+	s.ask(t, "https://www-other-example.cdn.ampproject.org")
+	if !strings.Contains(s.log.String(), `"reason":"publisher_not_allowed"`) {
+		t.Errorf("a denied request is not logged:\n%s", s.log)
+	}
 	s.stop()
 	<-s.code
 	for line := range strings.Lines(s.log.String()) {

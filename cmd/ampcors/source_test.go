@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -183,7 +184,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 				!strings.Contains(out, "it has publishers") {
 				t.Errorf("%d, %s%s", code, out, stderr)
 			}
-			server := serve(t, append(tenants, "--config", config, "--database", url, "--metrics", "127.0.0.1:0")...)
+			server := serveWith(t, append([]string{"serve-proxy", "--to", okBackend(t), "--config", config, "--database", url, "--metrics", "127.0.0.1:0"}, tenants...)...)
 			for origin, want := range map[string]int{"https://www.example.com": http.StatusOK, "https://grosse.example": http.StatusForbidden,
 				"https://www-example-com.cdn.ampproject.org": http.StatusForbidden} {
 				if got := server.ask(t, origin); got != want {
@@ -250,6 +251,14 @@ func TestSourceInstallAndFill(t *testing.T) {
 
 func emptyConfig(t *testing.T) string {
 	return writeFile(t, filepath.Join(t.TempDir(), "config.json"), "{}")
+}
+
+// okBackend returns the URL of a backend that answers 200.
+func okBackend(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // serveFrom asks a server that looks up publishers in the table of TestSourceInstallAndFill.

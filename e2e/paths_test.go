@@ -42,8 +42,8 @@ func fill(path, victim, own string) string {
 	return strings.NewReplacer("VICTIM", victim, "OWN", own, "%VI", first+victim[1:], "UPPER", strings.ToUpper(victim)).Replace(path)
 }
 
-// TestNoPublisherReachesThePathsOfAnother sends paths that servers read differently through what caddy/README and authz/README
-// recommend for several publishers, to backends that read them in many ways. No page runs the handler of another
+// TestNoPublisherReachesThePathsOfAnother sends paths that servers read differently through what caddy/README, authz/README and
+// docs/proxy.md recommend for several publishers, to backends that read them in many ways. No page runs the handler of another
 // publisher's path, and the paths that browsers really send work.
 func TestNoPublisherReachesThePathsOfAnother(t *testing.T) {
 	readme, err := os.ReadFile("../caddy/README.md")
@@ -80,7 +80,7 @@ func TestNoPublisherReachesThePathsOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := serve(t, handler)
-	caddy := gatewayCaddy(t)
+	program, caddy := buildAmpcors(t), gatewayCaddy(t)
 	gateway := func(marker, backend string) string {
 		addr, dir := servertest.FreeAddress(t), t.TempDir()
 		site := strings.NewReplacer("localhost:8080", addr, "localhost:3000", backend).Replace(block(t, string(readme), marker, "caddyfile"))
@@ -91,6 +91,7 @@ func TestNoPublisherReachesThePathsOfAnother(t *testing.T) {
 	}
 	sent := 0
 	for name, backend := range backends {
+		proxy, _ := startServeProxy(t, program, backend, ampcors.Config{Publishers: []string{"www.example.com", "shop.example"}, Credentialed: true})
 		for _, g := range []struct {
 			name, addr string
 			isChosen   bool // it is enough that the backend chooses the route: the gateway alone must deny
@@ -99,6 +100,7 @@ func TestNoPublisherReachesThePathsOfAnother(t *testing.T) {
 			{name: "Caddy, one ampcors", addr: gateway("<!-- paths: a test runs what follows -->\n", backend)},
 			{name: "Caddy, handle blocks", addr: gateway("<!-- handle: a test runs what follows -->\n", backend), isChosen: true},
 			{name: "nginx", addr: startAuthzNginx(t, asked, backend)},
+			{name: "serve-proxy", addr: proxy},
 		} {
 			t.Run(g.name+", "+name, func(t *testing.T) {
 				for victim := range pathOwners {
@@ -126,7 +128,7 @@ func TestNoPublisherReachesThePathsOfAnother(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%d paths, %d requests, %d backends, 3 gateways", len(confusing)+len(harmless), sent, len(backends))
+	t.Logf("%d paths, %d requests, %d backends, 4 gateways", len(confusing)+len(harmless), sent, len(backends))
 }
 
 // TestALocationOfNginxIsNotThePathOfABackend is why authz/README recommends no location for each publisher: nginx chooses the

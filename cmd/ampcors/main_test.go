@@ -311,6 +311,8 @@ func TestNoFlagIsIgnored(t *testing.T) {
 		"check --table sites c.json":                                  "--table is set, and no database is named",
 		"explain --condition active https://a.example":                "--condition is set, and no database is named",
 		"serve-authz --proxy nginx --config c.json --domain-column a": "--domain-column is set, and no database is named",
+		"serve-authz --proxy nginx --config c.json --prefix-column a": "--prefix-column is set, and no database is named",
+		"serve-proxy --config c.json --to http://a --condition a":     "--condition is set, and no database is named",
 		"source install --replace --database mysql://a":               "--replace is about triggers",
 		"source fill --prefix-column a":                               "no database is named",
 		"probe --method POST https://a.example/":                      "--method needs --endpoint or --list",

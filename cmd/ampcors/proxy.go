@@ -94,15 +94,17 @@ func newProxy(cfg proxyConfig, mw *ampcors.Middleware, logger *slog.Logger) *pro
 	return p
 }
 
-// server returns the server for clients. Bodies and responses may take any time, as long as they go on.
+// server returns the server for clients.
 func (p *proxy) server() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler: p, Protocols: protocols, ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxRequestHeader, ErrorLog: log.New(clientErrors{p}, "", 0),
+		Handler: p, Protocols: protocols, MaxHeaderBytes: maxRequestHeader, ErrorLog: log.New(clientErrors{p}, "", 0),
+		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout,
+		// Bodies and responses may take any time, as long as they go on: see stallTimeout.
+		ReadTimeout: 0, WriteTimeout: 0,
 	}
 }
 

@@ -135,7 +135,8 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 	if err != nil {
 		return err
 	}
-	servers := map[net.Listener]*http.Server{run.listener: server}
+	servers := make(map[net.Listener]*http.Server)
+	servers[run.listener] = server
 	if s.metricsAt != "" {
 		other, err := listen(s.metricsAt)
 		if err != nil {

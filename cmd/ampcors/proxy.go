@@ -22,8 +22,8 @@ import (
 	"github.com/ampcors/ampcors/guard"
 )
 
-// The headers that only the proxy sends to the backend. What a client sends in any header whose name begins with Ampcors
-// is removed: a backend may not tell Ampcors_Publisher from Ampcors-Publisher, as CGI does not.
+// The headers that only the proxy sends to the backend. What a client sends in any header whose name begins with
+// Ampcors is removed: like CGI, a backend may not tell Ampcors_Publisher from Ampcors-Publisher.
 const (
 	publisherHeader = "Ampcors-Publisher"    // whose page calls, if that is known
 	senderHeader    = "Ampcors-Email-Sender" // of an AMP for Email request
@@ -102,9 +102,8 @@ func (p *proxy) server() *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler: p, Protocols: protocols, MaxHeaderBytes: maxRequestHeader, ErrorLog: log.New(clientErrors{p}, "", 0),
-		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout,
 		// Bodies and responses may take any time, as long as they go on: see stallTimeout.
-		ReadTimeout: 0, WriteTimeout: 0,
+		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout, ReadTimeout: 0, WriteTimeout: 0,
 	}
 }
 
@@ -156,7 +155,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // mayUpgrade reports whether a connection may be upgraded to what the lines of Upgrade ask for. In HTTP within it (h2c,
 // TLS), nothing would be decided.
 func (p *proxy) mayUpgrade(lines []string) bool {
-	return len(lines) == 1 && slices.ContainsFunc(p.upgrades, func(name string) bool { return strings.EqualFold(name, lines[0]) })
+	isAsked := func(name string) bool { return strings.EqualFold(name, lines[0]) }
+	return len(lines) == 1 && slices.ContainsFunc(p.upgrades, isAsked)
 }
 
 // rewrite makes the backend's request. ReverseProxy has removed the headers that belong to one connection.
@@ -252,8 +252,8 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, http.StatusBadGateway, "the backend does not answer")
 }
 
-// refuse answers a request that is not passed on, or that the backend has not answered. If the request is allowed, its CORS
-// headers are already set, so that the page can read why.
+// refuse answers a request that is not passed on, or that the backend has not answered. If the request is allowed, its
+// CORS headers are already set, so that the page can read why.
 func refuse(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Cache-Control", "no-store")
 	http.Error(w, http.StatusText(status)+": "+why, status)
@@ -272,9 +272,11 @@ func (p *proxy) causeOf(err error) string {
 		return "no response has begun within --timeout " + p.timeout.String()
 	case strings.Contains(text, "server response headers exceeded"):
 		return "the response has more than 64 KiB of headers"
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, "does not look like a TLS handshake"):
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"),
+		strings.Contains(text, "does not look like a TLS handshake"):
 		return "the backend does not speak TLS; want http:// in --to"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "server closed idle connection"):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		strings.Contains(text, "server closed idle connection"):
 		return "the backend closed the connection without a response"
 	}
 	return text
@@ -285,7 +287,8 @@ type backendErrors struct{ *proxy }
 
 func (e backendErrors) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
-	e.failures.note("a response of the backend broke off, and so did the client's", text[strings.LastIndex(text, "body copy: ")+1:])
+	text = strings.TrimPrefix(text, "httputil: ReverseProxy read error during body copy: ")
+	e.failures.note("a response of the backend broke off, and so did the client's", text)
 	return len(line), nil
 }
 

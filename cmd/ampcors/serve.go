@@ -42,9 +42,9 @@ var (
 const pingTimeout = 10 * time.Second
 
 // aboutConfig is the help on the configuration of a service.
-const aboutConfig = "The file is a JSON configuration; test it with ampcors check. It is read again when it changes, and on SIGHUP, " +
-	"and so is the file of --caches. With a database, publishers in its table are allowed too; the file's member source says " +
-	"how long answers are remembered."
+const aboutConfig = "The file is a JSON configuration; test it with ampcors check. It is read again when it changes, " +
+	"and on SIGHUP, and so is the file of --caches. With a database, publishers in its table are allowed too; the file's " +
+	"member source says how long answers are remembered."
 
 // A service is what serve-authz and serve-proxy have in common: they decide by a file that they follow, and perhaps a
 // database, until they are told to end.
@@ -86,7 +86,9 @@ type running struct {
 
 // smallServer returns a server for requests without a body, and short responses.
 func (r *running) smallServer(handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadTimeout: readTimeout, WriteTimeout: writeTimeout + r.lookups, IdleTimeout: idleTimeout}
+	return &http.Server{
+		Handler: handler, ReadTimeout: readTimeout, WriteTimeout: writeTimeout + r.lookups, IdleTimeout: idleTimeout,
+	}
 }
 
 // run decides until the command's context is done, and then ends what was begun.
@@ -145,7 +147,8 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 		servers[other] = run.smallServer(monitoring(mw, publishers, watcher))
 		s.metricsAt = other.Addr().String()
 	}
-	log.Info("ampcors: answering", append(d.attrs, "address", run.listener.Addr().String(), "config", s.config, "metrics", s.metricsAt)...)
+	attrs := append(d.attrs, "address", run.listener.Addr().String(), "config", s.config, "metrics", s.metricsAt)
+	log.Info("ampcors: answering", attrs...)
 
 	go func() { _ = watcher.Run(ctx) }() // it ends with ctx
 	ended := make(chan error, len(servers))

@@ -104,6 +104,7 @@ func (p *proxy) server() *http.Server {
 		Handler: p, Protocols: protocols, MaxHeaderBytes: maxRequestHeader, ErrorLog: log.New(clientErrors{p}, "", 0),
 		// Bodies and responses may take any time, as long as they go on: see stallTimeout.
 		ReadHeaderTimeout: readTimeout, IdleTimeout: idleTimeout, ReadTimeout: 0, WriteTimeout: 0,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 }
 
@@ -145,11 +146,35 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(r.Header, "Upgrade") // the backend gets an ordinary request (RFC 9110 section 7.8)
 		delete(r.Header, "Http2-Settings")
 	}
+	if !r.ProtoAtLeast(1, 1) {
+		defer resetIfBroken(ctx)
+	}
 	next := p.guarded
 	if !d.Allowed { // with reportOnly, the backend's own CORS headers must stay
 		next = p.forward
 	}
 	next.ServeHTTP(w, r.WithContext(ampcors.ContextWithDecision(ctx, d)))
+}
+
+type connKey struct{}
+
+// resetIfBroken is deferred for a request of HTTP/1.0, where a response without a length ends with the connection. If the
+// backend breaks off, the connection is reset, so that the client, which may be a cache, does not take it for whole.
+func resetIfBroken(ctx context.Context) {
+	broken := recover() // ReverseProxy panics with http.ErrAbortHandler
+	if broken == nil {
+		return
+	}
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	if client, ok := conn.(patientConn); ok {
+		if tcp, ok := client.Conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // it fails only if the connection is closed
+		}
+	}
+	panic(broken)
 }
 
 // mayUpgrade reports whether a connection may be upgraded to what the lines of Upgrade ask for. In HTTP within it (h2c,

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -558,6 +559,7 @@ func TestProxyWithABackendThatFails(t *testing.T) {
 		log     string
 		change  func(*proxyConfig)
 		hangsUp bool // the backend never answers
+		proto   string
 	}{
 		{name: "it is down", status: 502, log: "connection refused"},
 		{name: "it closes the connection", answer: " ", status: 502, log: "closed the connection without a response"},
@@ -566,6 +568,7 @@ func TestProxyWithABackendThatFails(t *testing.T) {
 		{name: "a header of 1 MB", answer: "HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", status: 502, log: "more than 64 KiB of headers"},
 		{name: "half a body", answer: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", log: "broke off"},
 		{name: "half a chunk", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nha", log: "broke off"},
+		{name: "half a chunk, for HTTP/1.0", proto: "1.0", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nha", log: "broke off"},
 		{name: "two lengths", answer: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", status: 502, log: "Content-Length"},
 		{name: "an upgrade that nobody asked for", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", status: 502, log: "h2c"},
 		{name: "no answer", hangsUp: true, status: 502, log: "within --timeout 50ms", change: func(c *proxyConfig) { c.timeout = 50 * time.Millisecond }},
@@ -599,7 +602,7 @@ func TestProxyWithABackendThatFails(t *testing.T) {
 			}
 			p := startProxyTo(t, mwtest.New(t, proxying), "http://"+backend.Addr().String(), test.change)
 			for range 20 {
-				resp, body, err := p.tryRaw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+google+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+				resp, body, err := p.tryRaw(t, "POST / HTTP/"+cmp.Or(test.proto, "1.1")+"\r\nHost: a\r\n"+google+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 				if test.status == 0 {
 					if err == nil {
 						t.Errorf("a response that breaks off looks whole: %v %q", resp, body)

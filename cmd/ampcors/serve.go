@@ -222,7 +222,8 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		if r.publishers != nil && r.mw.Stats().Publishers == 0 {
 			// A name that nobody has: the answer is no, but it is one.
 			if answer := r.publishers.Find(request.Context(), "readyz.invalid"); answer.Err != nil {
-				http.Error(w, "not ready: no publisher is listed, and the database has not answered yet", http.StatusServiceUnavailable)
+				const why = "not ready: no publisher is listed, and the database has not answered yet"
+				http.Error(w, why, http.StatusServiceUnavailable)
 				return
 			}
 		}
@@ -281,8 +282,8 @@ func answerUntil(ctx context.Context, listener net.Listener, server *http.Server
 // It does not wait for the database: while that does not answer, publishers that are not listed in
 // the file get 503. If the table's triggers have another condition than the flags, it calls stop: the server
 // must not go on, because who started it thinks that suspended publishers are denied.
-func (d *database) lookups(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (asked *source.Source,
-	end func(), err error) {
+func (d *database) lookups(ctx context.Context, config string, log *slog.Logger, stop context.CancelCauseFunc) (
+	asked *source.Source, end func(), err error) {
 	if d.address() == "" {
 		return nil, func() {}, nil
 	}

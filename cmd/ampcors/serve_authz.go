@@ -36,7 +36,9 @@ func newServeAuthz() *cobra.Command {
 		return s.run(cmd, decider{
 			set: func(cfg *ampcors.Config, log *slog.Logger) {
 				if cfg.ReportOnly && proxy == authz.NGINX {
-					log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's own CORS headers, and passes no preflight on to the backend: pages that need these headers, or the backend's answers to preflights, stop working")
+					log.Warn("ampcors: reportOnly is set, but nginx.conf removes the backend's own CORS headers, and passes " +
+						"no preflight on to the backend: pages that need these headers, or the backend's answers to preflights, " +
+						"stop working")
 				}
 			},
 			server: func(run *running) (*http.Server, error) {

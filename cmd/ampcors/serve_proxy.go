@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,27 +28,33 @@ func newServeProxy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve-proxy --config FILE --to URL",
 		Short: "Stand in front of a backend, and pass on to it only what is allowed",
-		Long: "Be a reverse proxy in front of a backend that is not in Go, or of any other. A request that ampcors denies is not " +
-			"sent to the backend. Preflights are answered here. The response of the backend gets the CORS headers of ampcors in place of its own, and " +
-			"keeps its Vary. The backend gets the publisher whose page calls in " + publisherHeader + ", and the sender of an AMP for Email request in " +
-			senderHeader + "; what a client sends in headers whose names begin with Ampcors is removed.\n\n" +
-			"Host stays as it came, and so do X-Forwarded-Host and X-Forwarded-Proto, if they are set; X-Forwarded-For gets the address of the client. " +
-			"HTTP/2 is answered as well: with --tls-cert, or in cleartext if the proxy in front begins with it.\n\n" + aboutConfig,
+		Long: "Be a reverse proxy in front of a backend, which need not be in Go. A request that ampcors denies is not sent " +
+			"to the backend, and preflights are answered here. The response gets the CORS headers of ampcors in place of the " +
+			"backend's own, and keeps its Vary. The backend gets the publisher whose page calls in " + publisherHeader + ", and " +
+			"the sender of an AMP email in " + senderHeader + ". What a client sends in headers whose names begin with Ampcors is " +
+			"removed.\n\n" + "Host stays as it came, and so do X-Forwarded-Host and X-Forwarded-Proto if they are set. The " +
+			"address of the client is added to X-Forwarded-For. Clients may use HTTP/2: with --tls-cert, or in cleartext if " +
+			"they begin with it.\n\n" + aboutConfig,
 		Example: "  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000",
 		Args:    noArgs,
 	}
 	var s service
-	s.addFlags(cmd, "address to listen at, or unix:/path of a socket; only the proxy in front should reach it, unless --direct is set")
+	s.addFlags(cmd, "address to listen at, or unix:/path of a socket; only the proxy in front should reach it, unless "+
+		"--direct is set")
 	var cfg proxyConfig
 	flags := cmd.Flags()
 	to := flags.String("to", "", "the backend: http://host:port, https://host:port, or unix:/path of a socket")
-	ca := flags.String("to-ca", "", "PEM file with the certificates that sign the backend's; if empty, the system's are used")
+	ca := flags.String("to-ca", "", "PEM file with the certificates that sign the backend's; if empty, the "+
+		"system's are used")
 	flags.StringVar(&cfg.host, "host", "", "the Host that the backend gets; if empty, the client's")
-	flags.BoolVar(&cfg.isDirect, "direct", false, "no proxy is in front: Forwarded, X-Forwarded-… and X-Real-IP of clients are removed")
-	flags.DurationVar(&cfg.timeout, "timeout", time.Minute, "how long the backend may take until its response begins; 0 is no limit")
+	flags.BoolVar(&cfg.isDirect, "direct", false, "no proxy is in front: Forwarded, X-Forwarded-… and X-Real-IP of clients "+
+		"are removed")
+	flags.DurationVar(&cfg.timeout, "timeout", time.Minute, "how long the backend may take until its response begins; 0 is "+
+		"no limit")
 	flags.StringSliceVar(&cfg.upgrades, "upgrade", []string{"websocket"}, "protocol to which a connection may be upgraded; "+
 		"what is sent in it is not decided on, so that it must not be HTTP")
-	cert := flags.String("tls-cert", "", "PEM file with a certificate and those that sign it, for https; it is read again when it changes")
+	cert := flags.String("tls-cert", "", "PEM file with a certificate and those that sign it, for https; it is read "+
+		"again when it changes")
 	key := flags.String("tls-key", "", "PEM file with the private key of --tls-cert")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := require(cmd, "config", "to"); err != nil {
@@ -144,9 +151,11 @@ func parseBackend(value string) (backendURL, error) {
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
 		return backendURL{}, fmt.Errorf("--to %q is not the URL of a backend; %s", value, want)
 	case u.User != nil:
-		return backendURL{}, errors.New("--to has a user or a password, which the backend would not get; want the URL without it")
+		return backendURL{}, errors.New("--to has a user or a password, which the backend would not get; want the URL " +
+			"without it")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
-		return backendURL{}, fmt.Errorf("--to %q has more than a host: requests keep the path that they have; want %s://%s", value, u.Scheme, u.Host)
+		return backendURL{}, fmt.Errorf("--to %q has more than a host: requests keep the path that they have; want %s://%s",
+			value, u.Scheme, u.Host)
 	case u.Hostname() == "":
 		return backendURL{}, fmt.Errorf("--to %q has no host; %s", value, want)
 	}
@@ -179,14 +188,17 @@ func (cfg proxyConfig) check() error {
 		errs = append(errs, fmt.Errorf("--to-ca has no effect on %s; want https://", cfg.to))
 	}
 	if cfg.timeout < 0 {
-		errs = append(errs, fmt.Errorf("--timeout %v is negative; want a duration such as 1m, or 0 for no limit", cfg.timeout))
+		errs = append(errs, fmt.Errorf("--timeout %v is negative; want a duration such as 1m, or 0 for no limit",
+			cfg.timeout))
 	}
 	if strings.ContainsAny(cfg.host, "/ \t\r\n") {
 		errs = append(errs, fmt.Errorf("--host %q is not a Host; want one such as api.example.com", cfg.host))
 	}
 	for _, protocol := range cfg.upgrades {
-		if name, _, _ := strings.Cut(strings.ToLower(protocol), "/"); name == "" || name == "h2c" || name == "h2" || name == "http" || name == "tls" {
-			errs = append(errs, fmt.Errorf("--upgrade %q carries HTTP requests, and nothing would decide on them; want another protocol, such as websocket", protocol))
+		name, _, _ := strings.Cut(strings.ToLower(protocol), "/")
+		if slices.Contains([]string{"", "h2", "h2c", "http", "spdy", "tls"}, name) {
+			errs = append(errs, fmt.Errorf("--upgrade %q carries HTTP requests, and nothing would decide on them; want "+
+				"another protocol, such as websocket", protocol))
 		}
 	}
 	return errors.Join(errs...)
@@ -241,21 +253,20 @@ func (p *proxy) checkBackend(ctx context.Context, own net.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn, err := p.dial(ctx, "", "")
-	if err != nil {
-		p.log.Warn("ampcors: the backend cannot be reached yet; until it can, responses are 502", "backend", p.to.String(), "cause", p.causeOf(err))
-		return nil
-	}
-	defer conn.Close()
-	if isSelf(own, conn.RemoteAddr()) {
-		return fmt.Errorf("--to %s is this proxy itself, by --listen; want the address of the backend", p.to)
-	}
-	if p.to.scheme == "https" {
-		host, _, _ := net.SplitHostPort(p.to.dialAddress())
-		config := p.transport.TLSClientConfig.Clone()
-		config.ServerName = host
-		if err := tls.Client(conn, config).HandshakeContext(ctx); err != nil {
-			p.log.Warn("ampcors: the backend cannot be reached yet; until it can, responses are 502", "backend", p.to.String(), "cause", p.causeOf(err))
+	if err == nil {
+		defer conn.Close()
+		if isSelf(own, conn.RemoteAddr()) {
+			return fmt.Errorf("--to %s is this proxy itself, by --listen; want the address of the backend", p.to)
 		}
+		if p.to.scheme == "https" {
+			config := p.transport.TLSClientConfig.Clone()
+			config.ServerName, _, _ = net.SplitHostPort(p.to.dialAddress())
+			err = tls.Client(conn, config).HandshakeContext(ctx)
+		}
+	}
+	if err != nil {
+		p.log.Warn("ampcors: the backend cannot be reached yet; until it can, responses are 502",
+			"backend", p.to.String(), "cause", p.causeOf(err))
 	}
 	return nil
 }

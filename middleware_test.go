@@ -116,7 +116,7 @@ func checkRequestWith(t *testing.T, cfg ampcors.Config, test request, want http.
 	}
 	hint := map[ampcors.Reason]string{
 		ampcors.ReasonNoOriginUnsafe:   `; browsers send Origin, and the AMP runtime "AMP-Same-Origin: true" to its own host`,
-		ampcors.ReasonMethodNotAllowed: "; Config.Methods lists those beyond GET, HEAD and POST",
+		ampcors.ReasonMethodNotAllowed: "; the configuration lists those beyond GET, HEAD and POST in methods",
 	}[test.reason]
 	body := rec.Body.String()
 	if test.reason == ampcors.ReasonHeaderNotAllowed { // TestADeniedHeaderIsNamed

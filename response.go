@@ -162,7 +162,7 @@ var deniedText = func() (text [numReasons][]byte) {
 		case ReasonNoOriginUnsafe:
 			hint = `; browsers send Origin, and the AMP runtime "AMP-Same-Origin: true" to its own host`
 		case ReasonMethodNotAllowed:
-			hint = "; Config.Methods lists those beyond GET, HEAD and POST"
+			hint = "; the configuration lists those beyond GET, HEAD and POST in methods"
 		}
 		text[r] = []byte(http.StatusText(Reason(r).statusCode()) + ": " + Reason(r).String() + hint + "\n")
 	}
@@ -178,7 +178,7 @@ func headerDenial(name string) []byte {
 	case strings.EqualFold(name, ampSameOrigin):
 		text += `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim with it to be the API's own`
 	default:
-		text += fmt.Sprintf(": %.80q; Config.RequestHeaders lists those beyond Content-Type", name)
+		text += fmt.Sprintf(": %.80q; the configuration lists those beyond Content-Type in requestHeaders", name)
 	}
 	return []byte(text + "\n")
 }

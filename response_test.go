@@ -271,9 +271,9 @@ func (c compressing) Write(b []byte) (int, error) { return c.compressor.Write(b)
 // The denial names the header that is not allowed. What it says of AMP-Same-Origin leads nobody to allow it.
 func TestADeniedHeaderIsNamed(t *testing.T) {
 	for _, test := range []struct{ origin, asked, want string }{
-		{mwtest.CacheOrigin, "content-type, x-token, x-other", `: "x-token"; Config.RequestHeaders lists those beyond Content-Type`},
+		{mwtest.CacheOrigin, "content-type, x-token, x-other", `: "x-token"; the configuration lists those beyond Content-Type in requestHeaders`},
 		{mwtest.CacheOrigin, "amp-same-origin", `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim with it to be the API's own`},
-		{mwtest.OwnOrigin, "amp-same-origin,x-token", `: "x-token"; Config.RequestHeaders lists those beyond Content-Type`},
+		{mwtest.OwnOrigin, "amp-same-origin,x-token", `: "x-token"; the configuration lists those beyond Content-Type in requestHeaders`},
 		{mwtest.CacheOrigin, "x-\x00" + "é", `: "x-\x00`},
 		{mwtest.CacheOrigin, strings.Repeat(",", 1000), "; Access-Control-Request-Headers is longer than what is allowed"},
 	} {

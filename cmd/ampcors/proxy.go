@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ampcors/ampcors"
@@ -60,6 +61,7 @@ type proxy struct {
 	log       *slog.Logger
 	transport *http.Transport
 	failures  failureLog
+	isDown    atomic.Bool  // the backend did not answer, and has not answered since
 	forward   http.Handler // to the backend
 	guarded   http.Handler // the same, and the backend cannot change the CORS headers
 	id        string       // the value of proxyHeader
@@ -88,7 +90,13 @@ func newProxy(cfg proxyConfig, mw *ampcors.Middleware, logger *slog.Logger) *pro
 		FlushInterval: 10 * time.Millisecond, // of a response with a length; others are passed on at once
 		BufferPool:    &bufferPool{},
 		ErrorHandler:  p.fail,
-		ErrorLog:      log.New(backendErrors{p}, "", 0),
+		ModifyResponse: func(*http.Response) error {
+			if p.isDown.Load() && !p.failures.isRecent(backendFails) && p.isDown.CompareAndSwap(true, false) {
+				p.log.Info("ampcors: the backend answers again")
+			}
+			return nil
+		},
+		ErrorLog: log.New(backendErrors{p}, "", 0),
 	}
 	p.guarded = guard.Handler(p.forward)
 	return p
@@ -144,7 +152,6 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if upgrade := r.Header["Upgrade"]; upgrade != nil && !p.mayUpgrade(upgrade) {
 		delete(r.Header, "Upgrade") // the backend gets an ordinary request (RFC 9110 section 7.8)
-		delete(r.Header, "Http2-Settings")
 	}
 	if !r.ProtoAtLeast(1, 1) {
 		defer resetIfBroken(ctx)
@@ -199,10 +206,10 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	p.setForwarded(in, out)
 	d, _ := ampcors.DecisionFromContext(in.Context())
 	out.Header[proxyHeader] = []string{p.id}
-	if d.Allowed && d.Publisher != "" {
+	if d.Publisher != "" {
 		out.Header[publisherHeader] = []string{d.Publisher}
 	}
-	if d.Allowed && d.EmailSender != "" {
+	if d.Allowed && d.EmailSender != "" { // with reportOnly, another sender is only a claim
 		out.Header[senderHeader] = []string{d.EmailSender}
 	}
 }
@@ -263,6 +270,9 @@ func spelled(name string) string {
 	}, name)
 }
 
+// backendFails is a kind of failures.
+const backendFails = "the backend does not answer; responses are 502"
+
 // fail answers a request that the backend has not answered.
 func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if body, ok := r.Context().Value(bodyKey{}).(*requestBody); ok && body.failed() {
@@ -273,7 +283,8 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	p.failures.note("the backend does not answer; responses are 502", p.causeOf(err))
+	p.isDown.Store(true)
+	p.failures.note(backendFails, p.causeOf(err))
 	refuse(w, http.StatusBadGateway, "the backend does not answer")
 }
 

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/http/httputil"
 	"net/textproto"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func startProxyTo(t *testing.T, mw *ampcors.Middleware, to string, change ...fun
 	}
 	log := new(servertest.Buffer)
 	p := &proxied{proxy: newProxy(cfg, mw, slog.New(slog.NewTextHandler(log, nil))), log: log}
-	listener, err := listen("127.0.0.1:0")
+	listener, err := listen("--listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +207,11 @@ func TestProxyAgreesWithTheVectors(t *testing.T) {
 func TestProxyNamesTheCallerAndNobodyElseDoes(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		for key := range r.Trailer {
+			if strings.HasPrefix(spelled(key), "ampcors-") {
+				t.Errorf("the trailer %s is announced", key)
+			}
+		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		named := make(http.Header)
 		for _, h := range []http.Header{r.Header, r.Trailer} {
@@ -262,8 +268,14 @@ func TestProxyInATrialRun(t *testing.T) {
 			t.Errorf("%v %s", resp.Header, body)
 		}
 	}
-	if resp, _ := p.ask(t, "GET", "/", "", "AMP-Email-Sender: evil@evil.example"); resp.StatusCode != http.StatusAccepted {
-		t.Error(resp.Status)
+	names := startProxyTo(t, mwtest.New(t, cfg), httptestServer(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get(publisherHeader), r.Header.Get(senderHeader))
+	}))
+	for line, want := range map[string]string{"AMP-Email-Sender: evil@evil.example": "", "AMP-Email-Sender: news@example.com": "news@example.com",
+		google: "www.example.com", evil: ""} {
+		if resp, body := names.ask(t, "GET", "/", "", line); resp.StatusCode != http.StatusOK || body != want {
+			t.Errorf("%s: %s %q; want %q", line, resp.Status, body, want)
+		}
 	}
 }
 
@@ -419,7 +431,7 @@ func TestProxyStreamsBothWays(t *testing.T) {
 	next, ended := make(chan string), make(chan struct{})
 	p := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
-		w.Header().Set("Content-Type", map[string]string{"GET": "text/event-stream", "POST": "application/octet-stream"}[r.Method])
+		w.Header().Set("Content-Type", map[string]string{"/events": "text/event-stream"}[r.URL.Path])
 		if r.URL.Query().Has("length") {
 			w.Header().Set("Content-Length", "12")
 		}
@@ -841,7 +853,7 @@ func TestServeProxyReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	good := writeFile(t, filepath.Join(dir, "config.json"), `{"publishers": ["www.example.com"]}`)
-	self := servertest.FreeAddress(t)
+	self, used := servertest.FreeAddress(t), strings.TrimPrefix(httptestServer(t, http.NotFound), "http://")
 	_, port, _ := strings.Cut(self, ":")
 	const to = "--to=http://127.0.0.1:1"
 	for _, test := range []struct {
@@ -867,7 +879,9 @@ func TestServeProxyReportsWhatIsWrong(t *testing.T) {
 		{[]string{"--config", good, to, "--tls-key", good}, exitUsage, []string{"--tls-key needs --tls-cert"}},
 		{[]string{"--config", good, to, "--tls-cert", good}, exitUsage, []string{"--tls-cert needs --tls-key"}},
 		{[]string{"--config", good, to, "--tls-cert", good, "--tls-key", good}, exitUsage, []string{"--tls-cert and --tls-key: "}},
-		{[]string{"--config", good, to, "--listen", "127.0.0.1:99999"}, exitUntested, []string{"99999"}},
+		{[]string{"--config", good, to, "--listen", "127.0.0.1:99999"}, exitUntested, []string{"--listen 127.0.0.1:99999: ", "want a host and a port"}},
+		{[]string{"--config", good, to, "--listen", "9000"}, exitUntested, []string{"--listen 9000: ", "want a host and a port"}},
+		{[]string{"--config", good, to, "--listen", "127.0.0.1:0", "--metrics", used}, exitUntested, []string{"--metrics " + used, "another program listens there"}},
 		{[]string{"--config", good, "--to", "http://" + self, "--listen", self}, exitUsage, []string{"is this proxy itself, by --listen; want the address of the backend"}},
 		{[]string{"--config", good, "--to", "http://localhost:" + port, "--listen", ":" + port}, exitUsage, []string{"is this proxy itself"}},
 	} {
@@ -886,8 +900,14 @@ func TestServeProxyStartsBeforeItsBackend(t *testing.T) {
 	encrypted := httptest.NewTLSServer(http.NotFoundHandler())
 	defer encrypted.Close()
 	encrypted.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	direct := serveWith(t, "serve-proxy", "--config", writeFile(t, file+"2", `{"publishers": ["www.example.com"], "reportOnly": true}`), "--to", "http://"+down, "--direct", "--listen", "[::1]:0")
+	for _, want := range []string{"--direct is set without --tls-cert", "reportOnly is set: nothing is denied"} {
+		if !strings.Contains(direct.log.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, direct.log)
+		}
+	}
 	for to, want := range map[string]string{"http://" + down: "connection refused", encrypted.URL: "--to-ca names the file",
-		"https" + strings.TrimPrefix(httptestURL(t), "http"): "does not speak TLS"} {
+		"https" + strings.TrimPrefix(httptestServer(t, http.NotFound), "http"): "does not speak TLS"} {
 		s := serveWith(t, "serve-proxy", "--config", file, "--to", to)
 		if log := s.log.String(); !strings.Contains(log, "the backend cannot be reached yet") || !strings.Contains(log, want) {
 			t.Errorf("%s: the log has no %q:\n%s", to, want, log)
@@ -902,9 +922,9 @@ func TestServeProxyStartsBeforeItsBackend(t *testing.T) {
 	}
 }
 
-// httptestURL returns the URL of a server without TLS.
-func httptestURL(t *testing.T) string {
-	s := httptest.NewServer(http.NotFoundHandler())
+// httptestServer returns the URL of a server without TLS.
+func httptestServer(t *testing.T, handler http.HandlerFunc) string {
+	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
 	return s.URL
 }
@@ -932,38 +952,162 @@ func TestProxyEndsALoop(t *testing.T) {
 	}
 }
 
-// Clients that stop in the middle of a body, or that do not read, are cut off; a response that pauses is not.
-func TestProxyCutsOffWhoDoesNotGoOn(t *testing.T) { // not parallel: it changes the limit
-	defer func(d time.Duration) { stallTimeout = d }(stallTimeout)
-	stallTimeout = 300 * time.Millisecond
-	p := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/pause" {
+// A pipeListener accepts connections within the process, so that time passes as synctest has it.
+type pipeListener struct{ conns chan net.Conn }
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	conn, ok := <-l.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+func (l pipeListener) Close() error   { close(l.conns); return nil }
+func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (l pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	l.conns <- server
+	return client, nil
+}
+
+// Clients that stop in the middle of a body, or that do not read, are cut off; what goes on slowly, and a response that
+// pauses, are not.
+func TestProxyCutsOffWhoDoesNotGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fronts, backends := pipeListener{make(chan net.Conn)}, pipeListener{make(chan net.Conn)}
+		backend := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, _ := io.Copy(io.Discard, r.Body)
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(3 * stallTimeout) // longer than a client may take, and not a condition of this test
-			fmt.Fprint(w, "end")
-			return
+			time.Sleep(3 * stallTimeout)
+			fmt.Fprint(w, n, " bytes")
+		})}
+		p := newProxy(proxyConfig{to: backendURL{"http", "backend", "tcp"}}, mwtest.New(t, proxying), slog.New(slog.DiscardHandler))
+		p.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := backends.dial(ctx, network, addr)
+			return patientConn{conn}, err
 		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.Copy(w, zeros{})
+		server := p.server()
+		var servers sync.WaitGroup
+		servers.Go(func() { _ = backend.Serve(backends) })
+		servers.Go(func() { _ = server.Serve(clientListener{fronts}) })
+
+		// send writes pieces, with pauses of most of the time that there is, and returns the response.
+		send := func(pieces ...string) (status int, body string, took time.Duration) {
+			begun := time.Now()
+			conn, _ := fronts.dial(t.Context(), "", "")
+			defer conn.Close()
+			go func() {
+				for i, piece := range pieces {
+					if i > 0 {
+						time.Sleep(stallTimeout * 9 / 10)
+					}
+					_, _ = io.WriteString(conn, piece)
+				}
+			}()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				return 0, err.Error(), time.Since(begun)
+			}
+			data, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			return resp.StatusCode, string(data), time.Since(begun)
+		}
+		const post = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n"
+		if status, body, _ := send("GET /pause HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); status != 200 || body != "0 bytes" {
+			t.Errorf("a response that pauses: %d %q", status, body)
+		}
+		if status, body, took := send(post+google+"\r\n\r\nab", "cd", "ef", "gh", "ij"); status != 200 || body != "10 bytes" || took < 6*stallTimeout {
+			t.Errorf("an upload that goes on slowly, and a response that pauses: %d %q after %v", status, body, took)
+		}
+		if status, _, took := send(post + google + "\r\n\r\nhalf"); status != http.StatusBadRequest || took > 2*stallTimeout {
+			t.Errorf("half a body: %d after %v", status, took)
+		}
+		if status, body, took := send(post + evil + "\r\n\r\nhalf"); took > 2*stallTimeout || status != 0 && status != http.StatusForbidden {
+			t.Errorf("half a body of a denied request: %d %q after %v", status, body, took)
+		}
+		// A client that does not read.
+		idle := pipeListener{make(chan net.Conn, 1)}
+		_, _ = idle.dial(t.Context(), "", "")
+		conn, _ := clientListener{idle}.Accept()
+		begun := time.Now()
+		if n, err := conn.Write(make([]byte, 10)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != stallTimeout {
+			t.Errorf("a client that does not read: %d, %v after %v", n, err, time.Since(begun))
+		}
+
+		time.Sleep(4 * stallTimeout) // the backend ends what it began
+		server.Close()
+		backend.Close()
+		servers.Wait()
+		p.transport.CloseIdleConnections()
 	})
-	if _, body := p.ask(t, "GET", "/pause", ""); body != "end" {
-		t.Errorf("a response that pauses: %q", body)
+}
+
+// The server can end its side of a connection, so that a client that still sends reads the response.
+func TestProxyConnectionsCanBeClosedForWriting(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{"tcp", "unix"} {
+		address := map[string]string{"tcp": "127.0.0.1:0", "unix": "unix:" + filepath.Join(t.TempDir(), "socket")}[network]
+		listener, err := listen("--listen", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		client, err := net.Dial(network, listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		server, err := clientListener{listener}.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		if err := server.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Error(err)
+		}
+		if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("%s: %d, %v", network, n, err)
+		}
+		if _, err := io.WriteString(client, "a"); err != nil {
+			t.Error(err)
+		}
+		if n, err := server.Read(make([]byte, 1)); n != 1 || err != nil {
+			t.Errorf("%s: the server cannot read any more: %v", network, err)
+		}
 	}
-	resp, _ := p.raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+google+"\r\nContent-Length: 10\r\n\r\nhalf")
-	if resp.StatusCode != http.StatusBadRequest {
-		t.Errorf("half a body: %s", resp.Status)
-	}
-	conn, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_, _ = io.WriteString(conn, "GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
-	time.Sleep(3 * stallTimeout) // what is buffered fills, and then the proxy gives up
-	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("a client that does not read keeps its connection")
-	}
+}
+
+// A client that is gone is no failure of the backend, and the log says when a backend answers again.
+func TestProxyLogsWhatIsTrue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := newProxy(proxyConfig{to: backendURL{"http", "backend", "tcp"}}, mwtest.New(t, proxying), slog.New(slog.NewTextHandler(&log, nil)))
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		p.fail(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/", nil), context.Canceled)
+		if log.Len() > 0 {
+			t.Errorf("a client that is gone: %s", &log)
+		}
+		answer := p.forward.(*httputil.ReverseProxy).ModifyResponse
+		for range 3 {
+			p.fail(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), io.EOF)
+			_ = answer(nil)
+		}
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, backendFails) {
+			t.Errorf("a backend that answers now and then:\n%s", got)
+		}
+		time.Sleep(3 * failuresEvery)
+		log.Reset()
+		for range 3 {
+			_ = answer(nil)
+		}
+		if got := log.String(); strings.Count(got, "the backend answers again") != 1 || strings.Count(got, "\n") != 1 {
+			t.Errorf("a backend that answers again:\n%s", got)
+		}
+	})
 }
 
 // TestProxyUnderLoad mixes pages, forged requests, uploads, streams and a backend that fails. Each client gets its own
@@ -1023,11 +1167,11 @@ func TestTheLogOfManyRequestsIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		denied, failures := newDeniedLog(logger), failureLog{log: logger}
+		observe, failures := newDeniedLog(logger).observer(false), failureLog{log: logger}
 		r := httptest.NewRequest("GET", "/"+strings.Repeat("a", 1000), nil)
 		for range 100 {
-			denied.observe(r, ampcors.Decision{Reason: ampcors.ReasonNull})
-			denied.observe(r, ampcors.Decision{Allowed: true})
+			observe(r, ampcors.Decision{Reason: ampcors.ReasonNull})
+			observe(r, ampcors.Decision{Allowed: true})
 			failures.note("it fails", "because")
 			failures.note("it fails in another way", "because")
 		}
@@ -1041,7 +1185,7 @@ func TestTheLogOfManyRequestsIsShort(t *testing.T) {
 		}
 		time.Sleep(2 * failuresEvery)
 		log.Reset()
-		denied.observe(r, ampcors.Decision{Reason: ampcors.ReasonNull})
+		observe(r, ampcors.Decision{Reason: ampcors.ReasonNull})
 		failures.note("it fails", "because of something else")
 		if got := log.String(); !strings.Contains(got, "not_logged_before=90") || !strings.Contains(got, `cause="because of something else"`) {
 			t.Errorf("later:\n%s", got)

@@ -43,8 +43,8 @@ const pingTimeout = 10 * time.Second
 
 // aboutConfig is the help on the configuration of a service.
 const aboutConfig = "The file is a JSON configuration; test it with ampcors check. It is read again when it changes, " +
-	"and on SIGHUP, and so is the file of --caches. With a database, publishers in its table are allowed too; the file's " +
-	"member source says how long answers are remembered."
+	"and on SIGHUP, and so is the file of --caches. With a database, publishers in its table are allowed too; \"source\" " +
+	"in the file sets how long answers are remembered."
 
 // A service is what serve-authz and serve-proxy have in common: they decide by a file that they follow, and perhaps a
 // database, until they are told to end.
@@ -119,7 +119,7 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 	file := configfile.File{Path: s.config, CachesFile: string(*s.caches), Set: func(cfg *ampcors.Config) {
 		cfg.Source = publishers
 		if s.logDenied {
-			cfg.Observe = denied.observe
+			cfg.Observe = denied.observer(cfg.ReportOnly)
 		}
 		d.set(cfg, log)
 	}}
@@ -129,8 +129,8 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 	}
 	asked, _ := (configfile.File{Path: s.config}).SourceConfig() // it was read without an error before
 	run := &running{mw: mw, log: log, lookups: 4 * cmp.Or(asked.Timeout, time.Second)}
-	if run.listener, err = listen(s.listen); err != nil {
-		return exitError{exitUntested, err}
+	if run.listener, err = listen("--listen", s.listen); err != nil {
+		return err
 	}
 	defer run.listener.Close()
 	server, err := d.server(run)
@@ -140,9 +140,9 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 	servers := make(map[net.Listener]*http.Server)
 	servers[run.listener] = server
 	if s.metricsAt != "" {
-		other, err := listen(s.metricsAt)
+		other, err := listen("--metrics", s.metricsAt)
 		if err != nil {
-			return exitError{exitUntested, err}
+			return err
 		}
 		servers[other] = run.smallServer(monitoring(mw, publishers, watcher))
 		s.metricsAt = other.Addr().String()
@@ -173,9 +173,23 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 	return nil
 }
 
-// listen listens at a TCP address, or at a Unix socket: unix:/path. A socket at which nobody listens any more, because
-// a program was killed, is replaced.
-func listen(address string) (net.Listener, error) {
+// listen listens at the address of a flag: of TCP, or of a Unix socket as unix:/path. A socket at which nobody listens
+// any more, because a program was killed, is replaced.
+func listen(flag, address string) (net.Listener, error) {
+	listener, err := listenAt(address)
+	wrongAddress, wrongPort := (*net.AddrError)(nil), (*net.DNSError)(nil)
+	switch {
+	case err == nil:
+		return listener, nil
+	case errors.As(err, &wrongAddress), errors.As(err, &wrongPort):
+		err = fmt.Errorf("%w; want a host and a port such as 127.0.0.1:9000, or :9000 for each address of this machine", err)
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = fmt.Errorf("%w: another program listens there; want another address, or that program ended", err)
+	}
+	return nil, exitError{exitUntested, fmt.Errorf("%s %s: %w", flag, address, err)}
+}
+
+func listenAt(address string) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(address, "unix:")
 	if !isSocket {
 		return net.Listen("tcp", address)
@@ -184,7 +198,7 @@ func listen(address string) (net.Listener, error) {
 		conn, err := net.Dial("unix", path)
 		if err == nil {
 			conn.Close()
-			return nil, fmt.Errorf("another program listens at %s", address)
+			return nil, errors.New("another program listens there; want another path, or that program ended")
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			_ = os.Remove(path) // if it stays, Listen fails

@@ -26,8 +26,16 @@ func newDeniedLog(log *slog.Logger) *deniedLog {
 	return &deniedLog{log: log, limit: rate.NewLimiter(deniedPerSecond, deniedPerSecond)}
 }
 
-// observe is a Config.Observe.
-func (l *deniedLog) observe(r *http.Request, d ampcors.Decision) {
+// observer returns a Config.Observe. With reportOnly, requests are not denied.
+func (l *deniedLog) observer(reportOnly bool) func(*http.Request, ampcors.Decision) {
+	message := "ampcors: denied"
+	if reportOnly {
+		message = "ampcors: would be denied, and is passed on because of reportOnly"
+	}
+	return func(r *http.Request, d ampcors.Decision) { l.note(message, r, d) }
+}
+
+func (l *deniedLog) note(message string, r *http.Request, d ampcors.Decision) {
 	switch {
 	case d.Allowed:
 		return
@@ -39,7 +47,7 @@ func (l *deniedLog) observe(r *http.Request, d ampcors.Decision) {
 	if n := l.silent.Swap(0); n > 0 {
 		attrs = append(attrs, "not_logged_before", n)
 	}
-	l.log.Info("ampcors: denied", attrs...)
+	l.log.Info(message, attrs...)
 }
 
 // cut returns s, or its first bytes and "...".
@@ -54,8 +62,7 @@ func cut(s string, most int) string {
 const failuresEvery = 10 * time.Second
 
 // A failureLog logs what can fail for many requests alike: the first failure of a kind at once, and the number of
-// further ones every failuresEvery. When there is no further line, it works again. It is safe for concurrent use by
-// multiple goroutines.
+// further ones every failuresEvery. It is safe for concurrent use by multiple goroutines.
 type failureLog struct {
 	log *slog.Logger
 
@@ -77,6 +84,14 @@ func (l *failureLog) note(kind, cause string) {
 	l.further[kind] = 0
 	l.log.Error("ampcors: "+kind, "cause", cut(cause, 500))
 	time.AfterFunc(failuresEvery, func() { l.report(kind) })
+}
+
+// isRecent reports whether a failure of this kind was noted within failuresEvery.
+func (l *failureLog) isRecent(kind string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, isKnown := l.further[kind]
+	return isKnown
 }
 
 func (l *failureLog) report(kind string) {

@@ -28,15 +28,16 @@ func newServeProxy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve-proxy --config FILE --to URL",
 		Short: "Stand in front of a backend, and pass on to it only what is allowed",
-		Long: "Be a reverse proxy in front of a backend, which need not be in Go. A request that ampcors denies is not sent " +
+		Long: "Stand as a reverse proxy in front of a backend in any language. A request that ampcors denies is not sent " +
 			"to the backend, and preflights are answered here. The response gets the CORS headers of ampcors in place of the " +
 			"backend's own, and keeps its Vary. The backend gets the publisher whose page calls in " + publisherHeader + ", and " +
 			"the sender of an AMP email in " + senderHeader + ". What a client sends in headers whose names begin with Ampcors is " +
 			"removed.\n\n" + "Host stays as it came, and so do X-Forwarded-Host and X-Forwarded-Proto if they are set. The " +
-			"address of the client is added to X-Forwarded-For. Clients may use HTTP/2: with --tls-cert, or in cleartext if " +
-			"they begin with it.\n\n" + aboutConfig,
-		Example: "  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000",
-		Args:    noArgs,
+			"address of the client is added to X-Forwarded-For. Clients may use HTTP/2: with --tls-cert, or in cleartext " +
+			"by prior knowledge (h2c).\n\n" + aboutConfig,
+		Example: "  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000\n" +
+			"  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000 --listen :443 --tls-cert cert.pem --tls-key key.pem --direct",
+		Args: noArgs,
 	}
 	var s service
 	s.addFlags(cmd, "address to listen at, or unix:/path of a socket; only the proxy in front should reach it, unless "+
@@ -52,9 +53,9 @@ func newServeProxy() *cobra.Command {
 	flags.DurationVar(&cfg.timeout, "timeout", time.Minute, "how long the backend may take until its response begins; 0 is "+
 		"no limit")
 	flags.StringSliceVar(&cfg.upgrades, "upgrade", []string{"websocket"}, "protocol to which a connection may be upgraded; "+
-		"what is sent in it is not decided on, so that it must not be HTTP")
-	cert := flags.String("tls-cert", "", "PEM file with a certificate and those that sign it, for https; it is read "+
-		"again when it changes")
+		"no protocol that carries HTTP, because ampcors does not look into the connection")
+	cert := flags.String("tls-cert", "", "PEM file with a certificate, followed by those that sign it, for https; it is "+
+		"read again when it changes")
 	key := flags.String("tls-key", "", "PEM file with the private key of --tls-cert")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := require(cmd, "config", "to"); err != nil {
@@ -82,11 +83,18 @@ func newServeProxy() *cobra.Command {
 			return err
 		}
 		return s.run(cmd, decider{
-			set: func(*ampcors.Config, *slog.Logger) {},
+			set: func(cfg *ampcors.Config, log *slog.Logger) {
+				if cfg.ReportOnly {
+					log.Warn("ampcors: reportOnly is set: nothing is denied, and forged requests reach the backend")
+				}
+			},
 			server: func(run *running) (*http.Server, error) {
 				p := newProxy(cfg, run.mw, run.log)
 				if err := p.checkBackend(cmd.Context(), run.listener.Addr()); err != nil {
 					return nil, err
+				}
+				if host, _, _ := net.SplitHostPort(s.listen); cfg.isDirect && own == nil && host != "127.0.0.1" && host != "localhost" {
+					run.log.Warn("ampcors: --direct is set without --tls-cert: what readers send and get, cookies included, is not encrypted")
 				}
 				run.listener = clientListener{run.listener}
 				server := p.server()
@@ -265,6 +273,7 @@ func (p *proxy) checkBackend(ctx context.Context, own net.Addr) error {
 		}
 	}
 	if err != nil {
+		p.isDown.Store(true)
 		p.log.Warn("ampcors: the backend cannot be reached yet; until it can, responses are 502",
 			"backend", p.to.String(), "cause", p.causeOf(err))
 	}
@@ -314,5 +323,8 @@ func (c patientConn) Write(b []byte) (int, error) {
 
 // CloseWrite lets the server end a connection so that a client that still sends can read the response.
 func (c patientConn) CloseWrite() error {
-	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // of TCP and of Unix sockets
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok { // of TCP, or of a Unix socket
+		return conn.CloseWrite()
+	}
+	return c.Conn.Close()
 }

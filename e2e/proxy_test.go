@@ -116,7 +116,7 @@ func TestTheProxyInFrontOfEachBackend(t *testing.T) {
 		"nginx": func(proxy string) string {
 			return startNginxWith(t, "", strings.Replace(block(t, document, "", "nginx"), "127.0.0.1:9000", proxy, 1))
 		},
-		"nginx that keeps its connections": func(proxy string) string {
+		"nginx as a whole server": func(proxy string) string {
 			addr := servertest.FreeAddress(t)
 			runNginx(t, addr, strings.NewReplacer("127.0.0.1:9000", proxy, "127.0.0.1:8080", addr).Replace(block(t, document, "<!-- keepalive -->\n", "nginx")))
 			return addr
@@ -328,4 +328,80 @@ func residentKiB(t *testing.T, process *exec.Cmd) int {
 	}
 	n, _ := strconv.Atoi(string(m[1])) // digits
 	return n
+}
+
+// With the server of docs/proxy.md in front, WebSockets and events work, and no client chooses its own address.
+func TestNginxInFrontOfTheProxyPassesEverythingOn(t *testing.T) {
+	document, err := os.ReadFile("../docs/proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	goOn := make(chan struct{})
+	backend := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: 1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-goOn
+			fmt.Fprint(w, "data: 2\n\n")
+		case "/socket":
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+			_ = rw.Flush()
+			_, _ = io.Copy(conn, rw)
+		default:
+			fmt.Fprint(w, r.Header["X-Forwarded-For"], r.Header["X-Forwarded-Proto"], r.Header["X-Forwarded-Host"], r.Host)
+		}
+	}))
+	proxy, _ := startServeProxy(t, buildAmpcors(t), backend, config())
+	nginx := servertest.FreeAddress(t)
+	runNginx(t, nginx, strings.NewReplacer("127.0.0.1:9000", proxy, "127.0.0.1:8080", nginx).Replace(
+		block(t, string(document), "<!-- keepalive -->\n", "nginx")))
+
+	forged := map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example"}
+	if _, body := send(t, "GET", "http://"+nginx+"/", forged); body != fmt.Sprintf("[127.0.0.1, 127.0.0.1] [http] [%s] %[1]s", nginx) {
+		t.Error(body)
+	}
+
+	r, _ := http.NewRequest("GET", "http://"+nginx+"/events", nil)
+	r.Header.Set("Origin", cached)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	events := bufio.NewReader(resp.Body)
+	if first, err := events.ReadString('\n'); first != "data: 1\n" {
+		t.Errorf("%q, %v", first, err)
+	}
+	close(goOn)
+	if rest, err := io.ReadAll(events); !strings.HasSuffix(string(rest), "data: 2\n\n") {
+		t.Errorf("%q, %v", rest, err)
+	}
+
+	for origin, want := range map[string]int{cached: http.StatusSwitchingProtocols, evil: http.StatusForbidden} {
+		conn, err := net.Dial("tcp", nginx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /socket HTTP/1.1\r\nHost: a\r\nOrigin: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", origin)
+		reader := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(reader, nil)
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("%s: %v, %v", origin, resp, err)
+		}
+		if want == http.StatusSwitchingProtocols {
+			fmt.Fprint(conn, "ping\n")
+			if got, err := reader.ReadString('\n'); got != "ping\n" {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+	}
 }

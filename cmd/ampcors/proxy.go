@@ -31,7 +31,7 @@ const (
 	proxyHeader     = "Ampcors-Proxy"        // which proxy has sent the request, so that it is recognized if it comes back
 )
 
-// The limits of connections, besides --timeout. Tests shorten stallTimeout.
+// The limits of connections, besides --timeout.
 const (
 	connectTimeout    = 5 * time.Second // to connect to the backend, and for TLS
 	backendIdle       = 1500 * time.Millisecond
@@ -43,7 +43,7 @@ const (
 
 // stallTimeout is how long the proxy waits for the next byte of a body from the client, and until either side takes the
 // next bytes. How long a response pauses is up to the backend.
-var stallTimeout = time.Minute
+const stallTimeout = time.Minute
 
 type proxyConfig struct {
 	to       backendURL

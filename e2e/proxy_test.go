@@ -356,7 +356,7 @@ func TestNginxInFrontOfTheProxyPassesEverythingOn(t *testing.T) {
 			_ = rw.Flush()
 			_, _ = io.Copy(conn, rw)
 		default:
-			fmt.Fprint(w, r.Header["X-Forwarded-For"], r.Header["X-Forwarded-Proto"], r.Header["X-Forwarded-Host"], r.Host)
+			fmt.Fprintf(w, "%v %v %v %s", r.Header["X-Forwarded-For"], r.Header["X-Forwarded-Proto"], r.Header["X-Forwarded-Host"], r.Host)
 		}
 	}))
 	proxy, _ := startServeProxy(t, buildAmpcors(t), backend, config())

@@ -9,15 +9,20 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/guard"
@@ -71,8 +76,7 @@ func newProxy(cfg proxyConfig, mw *ampcors.Middleware, logger *slog.Logger) *pro
 	p := &proxy{proxyConfig: cfg, mw: mw, log: logger, failures: failureLog{log: logger}, id: rand.Text()}
 	p.transport = &http.Transport{
 		DialContext:            p.dial,
-		TLSClientConfig:        &tls.Config{RootCAs: cfg.roots},
-		TLSHandshakeTimeout:    connectTimeout,
+		DialTLSContext:         p.dialTLS, // HTTP/1.1, in which connections can be upgraded
 		ResponseHeaderTimeout:  cfg.timeout,
 		MaxResponseHeaderBytes: maxResponseHeader,
 		MaxIdleConnsPerHost:    maxIdle,
@@ -81,22 +85,15 @@ func newProxy(cfg proxyConfig, mw *ampcors.Middleware, logger *slog.Logger) *pro
 		IdleConnTimeout: backendIdle,
 		ReadBufferSize:  2 << 10, WriteBufferSize: 2 << 10,
 		DisableCompression: true, // what the client accepts counts
-		ForceAttemptHTTP2:  true, // in TLS
-		HTTP2:              &http.HTTP2Config{SendPingTimeout: 15 * time.Second},
 	}
 	p.forward = &httputil.ReverseProxy{
-		Rewrite:       p.rewrite,
-		Transport:     p.transport,
-		FlushInterval: 10 * time.Millisecond, // of a response with a length; others are passed on at once
-		BufferPool:    &bufferPool{},
-		ErrorHandler:  p.fail,
-		ModifyResponse: func(*http.Response) error {
-			if p.isDown.Load() && !p.failures.isRecent(backendFails) && p.isDown.CompareAndSwap(true, false) {
-				p.log.Info("ampcors: the backend answers again")
-			}
-			return nil
-		},
-		ErrorLog: log.New(backendErrors{p}, "", 0),
+		Rewrite:        p.rewrite,
+		Transport:      p.transport,
+		FlushInterval:  10 * time.Millisecond, // of a response with a length; others are passed on at once
+		BufferPool:     &bufferPool{},
+		ModifyResponse: p.accept,
+		ErrorHandler:   p.fail,
+		ErrorLog:       log.New(backendErrors{p}, "", 0),
 	}
 	p.guarded = guard.Handler(p.forward)
 	return p
@@ -116,51 +113,80 @@ func (p *proxy) server() *http.Server {
 	}
 }
 
-func (p *proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: connectTimeout}
-	conn, err := dialer.DialContext(ctx, p.to.network, p.to.dialAddress())
-	if err != nil {
-		return nil, err
-	}
-	return patientConn{conn}, nil
-}
-
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.Method == http.MethodConnect: // a tunnel, in which nothing would be decided
-		refuse(w, http.StatusMethodNotAllowed, "CONNECT is not answered here")
-		return
-	case r.URL.Opaque != "":
-		refuse(w, http.StatusBadRequest, "the URL has no path")
-		return
-	case slices.Contains(r.Header[proxyHeader], p.id):
-		p.failures.note("a request came back from the backend: --to leads to this proxy again", p.to.String())
-		refuse(w, http.StatusLoopDetected, "the backend sends requests back to this proxy")
+	if status, why := p.problem(r); status != 0 {
+		refuse(w, status, why)
 		return
 	}
-	ctx := r.Context()
+	e := &exchange{client: http.NewResponseController(w), isHTTP1: r.ProtoMajor == 1}
 	if r.ContentLength != 0 {
-		body := &requestBody{ReadCloser: r.Body, trailer: r.Trailer, client: http.NewResponseController(w)}
-		defer body.end()
-		body.setDeadline(time.Now().Add(stallTimeout)) // also if the request is denied: the server then reads the beginning
-		r.Body = body
-		ctx = context.WithValue(ctx, bodyKey{}, body)
+		e.body = &requestBody{ReadCloser: r.Body, trailer: r.Trailer, client: e.client}
+		defer e.body.end()
+		e.body.setDeadline(time.Now().Add(stallTimeout)) // also if the request is denied: the server reads the beginning
 	}
+	awaitsContinue := r.Header["Expect"] != nil && e.isHTTP1
 	d, proceed := p.mw.Handle(w, r)
 	if !proceed {
 		return
 	}
-	if upgrade := r.Header["Upgrade"]; upgrade != nil && !p.mayUpgrade(upgrade) {
-		delete(r.Header, "Upgrade") // the backend gets an ordinary request (RFC 9110 section 7.8)
+	if awaitsContinue {
+		sendContinue(w)
 	}
+	p.keepConnection(r.Header)
+	ctx := context.WithValue(ampcors.ContextWithDecision(r.Context(), d), exchangeKey{}, e)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: e.gotConn, GotFirstResponseByte: e.gotResponse})
 	if !r.ProtoAtLeast(1, 1) {
 		defer resetIfBroken(ctx)
 	}
+	if !e.isHTTP1 || !r.ProtoAtLeast(1, 1) {
+		writer := &clientWriter{w, e.client, e.isHTTP1}
+		defer writer.end()
+		w = writer
+	}
+	e.header = w.Header()
 	next := p.guarded
 	if !d.Allowed { // with reportOnly, the backend's own CORS headers must stay
 		next = p.forward
 	}
-	next.ServeHTTP(w, r.WithContext(ampcors.ContextWithDecision(ctx, d)))
+	r = r.WithContext(ctx)
+	if e.body != nil {
+		_ = e.client.EnableFullDuplex() // the response need not wait for the body; HTTP/2 has nothing to enable
+		r.Body = e.body                 // of the copy: by its own Body, the server knows whether the next request can be read
+	}
+	next.ServeHTTP(w, r)
+}
+
+// sendContinue sends 100 Continue, without headers. If the server did so when the body is read, a 1xx of the backend could
+// be written at the same time.
+func sendContinue(w http.ResponseWriter) {
+	headers := maps.Clone(w.Header())
+	clear(w.Header())
+	w.WriteHeader(http.StatusContinue)
+	maps.Copy(w.Header(), headers)
+}
+
+// problem returns the status for a request that no backend should get, and why; or 0.
+func (p *proxy) problem(r *http.Request) (status int, why string) {
+	isNoQuery := func(c rune) bool { return c <= ' ' || c == 0x7f } // HTTP/2 carries it
+	isNoTrailer := func(name string) bool {
+		return !httpguts.ValidTrailerHeader(name) || !httpguts.ValidHeaderFieldName(name)
+	}
+	switch {
+	case r.Method == http.MethodConnect: // a tunnel, in which nothing would be decided
+		return http.StatusMethodNotAllowed, "CONNECT is not answered here"
+	case r.URL.Opaque != "":
+		return http.StatusBadRequest, "the URL has no path"
+	case strings.ContainsFunc(r.URL.RawQuery, isNoQuery):
+		return http.StatusBadRequest, "the query has a space or a control character"
+	case !httpguts.ValidHostHeader(r.Host):
+		return http.StatusBadRequest, "the host is not valid"
+	case slices.ContainsFunc(slices.Collect(maps.Keys(r.Trailer)), isNoTrailer):
+		return http.StatusBadRequest, "the name of a trailer is not valid"
+	case slices.Contains(r.Header[proxyHeader], p.id):
+		p.failures.note("a request came back from the backend: --to leads to this proxy again", p.to.String())
+		return http.StatusLoopDetected, "the backend sends requests back to this proxy"
+	}
+	return 0, ""
 }
 
 type connKey struct{}
@@ -184,11 +210,19 @@ func resetIfBroken(ctx context.Context) {
 	panic(broken)
 }
 
-// mayUpgrade reports whether a connection may be upgraded to what the lines of Upgrade ask for. In HTTP within it (h2c,
-// TLS), nothing would be decided.
-func (p *proxy) mayUpgrade(lines []string) bool {
-	isAsked := func(name string) bool { return strings.EqualFold(name, lines[0]) }
-	return len(lines) == 1 && slices.ContainsFunc(p.upgrades, isAsked)
+// keepConnection leaves in Connection what upgrades it, if that is allowed. Otherwise the backend gets an ordinary request
+// (RFC 9110 section 7.8). In HTTP within an upgraded connection (h2c, TLS), nothing would be decided. Other names in
+// Connection have no effect: a client could remove headers that the proxy in front has set.
+func (p *proxy) keepConnection(h http.Header) {
+	upgrade := h["Upgrade"]
+	isAsked := func(name string) bool { return strings.EqualFold(name, upgrade[0]) }
+	if len(upgrade) == 1 && slices.ContainsFunc(p.upgrades, isAsked) && httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
+		h["Connection"] = []string{"Upgrade"}
+		return
+	}
+	for _, name := range []string{"Connection", "Upgrade", "Http2-Settings"} {
+		delete(h, name)
+	}
 }
 
 // rewrite makes the backend's request. ReverseProxy has removed the headers that belong to one connection.
@@ -201,8 +235,12 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 	out.Trailer = in.Trailer // which the server completes at the end of the body
 
-	removeOurs(out.Header)
-	removeOurs(out.Trailer)
+	for _, h := range []http.Header{out.Header, out.Trailer} {
+		removeOurs(h)
+		if p.isDirect {
+			maps.DeleteFunc(h, func(key string, _ []string) bool { return isForwarding(key) })
+		}
+	}
 	p.setForwarded(in, out)
 	d, _ := ampcors.DecisionFromContext(in.Context())
 	out.Header[proxyHeader] = []string{p.id}
@@ -223,15 +261,14 @@ func removeOurs(h http.Header) {
 	}
 }
 
+// isForwarding reports whether a proxy in front sets a header to say what it knows of the client.
+func isForwarding(key string) bool {
+	name := spelled(key)
+	return name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-")
+}
+
 // setForwarded sets what the backend learns of the client, which the proxy in front may know better.
 func (p *proxy) setForwarded(in, out *http.Request) {
-	if p.isDirect {
-		for key := range out.Header {
-			if name := spelled(key); name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-") {
-				delete(out.Header, key)
-			}
-		}
-	}
 	scheme := "http"
 	if in.TLS != nil {
 		scheme = "https"
@@ -273,9 +310,35 @@ func spelled(name string) string {
 // backendFails is a kind of failures.
 const backendFails = "the backend does not answer; responses are 502"
 
+// accept accepts a response of the backend.
+func (p *proxy) accept(resp *http.Response) error {
+	e := resp.Request.Context().Value(exchangeKey{}).(*exchange)
+	if e.isUnsolicited.Load() {
+		e.backend.Close()
+		return errUnsolicited
+	}
+	if p.isDown.Load() && !p.failures.isRecent(backendFails) && p.isDown.CompareAndSwap(true, false) {
+		p.log.Info("ampcors: the backend answers again")
+	}
+	e.endWithoutRest()
+	if resp.Header["Content-Type"] == nil {
+		e.header["Content-Type"] = nil // otherwise the server guesses one
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols { // the guard does not see it
+		maps.DeleteFunc(resp.Header, func(key string, _ []string) bool { return strings.HasPrefix(key, "Access-Control-") })
+	}
+	return nil
+}
+
+var errUnsolicited = errors.New("it sent more than one response to an earlier request")
+
 // fail answers a request that the backend has not answered.
 func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if body, ok := r.Context().Value(bodyKey{}).(*requestBody); ok && body.failed() {
+	if strings.HasPrefix(err.Error(), "response ") { // of ReverseProxy: the upgraded connection to the client broke
+		return
+	}
+	e := r.Context().Value(exchangeKey{}).(*exchange)
+	if e.body != nil && e.body.failed() {
 		refuse(w, http.StatusBadRequest, "the body of the request is not complete")
 		return
 	}
@@ -283,6 +346,7 @@ func (p *proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
+	e.endWithoutRest()
 	p.isDown.Store(true)
 	p.failures.note(backendFails, p.causeOf(err))
 	refuse(w, http.StatusBadGateway, "the backend does not answer")
@@ -308,11 +372,17 @@ func (p *proxy) causeOf(err error) string {
 		return "no response has begun within --timeout " + p.timeout.String()
 	case strings.Contains(text, "server response headers exceeded"):
 		return "the response has more than 64 KiB of headers"
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"),
-		strings.Contains(text, "does not look like a TLS handshake"):
+	case strings.Contains(text, "does not look like a TLS handshake"):
 		return "the backend does not speak TLS; want http:// in --to"
+	case strings.Contains(text, "non-writable body"):
+		return "the backend upgraded a connection, and the request did not ask for it"
+	case errors.Is(err, syscall.EMFILE):
+		return text + "; it is the limit of this proxy (ulimit -n), not of the backend"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		strings.Contains(text, "server closed idle connection"):
+		if p.to.scheme == "http" {
+			return "the backend closed the connection without a response; if it speaks TLS, want https:// in --to"
+		}
 		return "the backend closed the connection without a response"
 	}
 	return text
@@ -336,7 +406,48 @@ func (e clientErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-type bodyKey struct{}
+// unsolicited takes what the transport logs by the global logger: a connection that had bytes when no request was on it.
+// They may be a response's, and private.
+type unsolicited struct{ *proxy }
+
+func (u unsolicited) Write(line []byte) (int, error) {
+	u.failures.note("the backend sent more than its response; the connection was closed", "bytes on an idle connection")
+	return len(line), nil
+}
+
+type exchangeKey struct{}
+
+// An exchange is one request and its response.
+type exchange struct {
+	client        *http.ResponseController
+	isHTTP1       bool
+	header        http.Header  // of the response
+	body          *requestBody // nil if there is none
+	backend       *backendConn // set by gotConn
+	written       int64        // to it, before the request
+	isUnsolicited atomic.Bool  // the response began before the request was written: it belongs to an earlier one
+}
+
+// endWithoutRest lets the server end the connection after the response, if the request has not been read to its end: with
+// full duplex, the server reads no more, and says so by itself only by closing the connection.
+func (e *exchange) endWithoutRest() {
+	if e.body != nil && e.isHTTP1 && !e.body.isWhole() {
+		e.header["Connection"] = []string{"close"}
+	}
+}
+
+func (e *exchange) gotConn(info httptrace.GotConnInfo) {
+	if conn, ok := info.Conn.(*backendConn); ok {
+		e.backend, e.written = conn, conn.written.Load()
+		conn.begins.Store(true)
+	}
+}
+
+func (e *exchange) gotResponse() {
+	if e.backend != nil && e.backend.written.Load() == e.written {
+		e.isUnsolicited.Store(true)
+	}
+}
 
 // A requestBody is the body of a request, which has to go on, and whose trailers are no headers of the proxy.
 type requestBody struct {
@@ -345,17 +456,17 @@ type requestBody struct {
 
 	mu     sync.Mutex
 	client *http.ResponseController // nil when the handler has returned: it must not be used any more
-	err    error                    // of the client
+	err    error                    // of the client; io.EOF at the end
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.setDeadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(p)
-	switch {
-	case err == io.EOF:
+	if err == io.EOF {
 		b.setDeadline(time.Time{}) // the server waits for the end of the connection from now on
 		removeOurs(b.trailer)
-	case err != nil:
+	}
+	if err != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.err = err
@@ -374,7 +485,14 @@ func (b *requestBody) setDeadline(t time.Time) {
 func (b *requestBody) failed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.err != nil
+	return b.err != nil && b.err != io.EOF
+}
+
+// isWhole reports whether all of the body was read.
+func (b *requestBody) isWhole() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err == io.EOF
 }
 
 // end is called when the handler returns.

@@ -5,6 +5,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -14,11 +17,11 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
-	"net/http/httputil"
 	"net/textproto"
 	"os"
 	"path/filepath"
@@ -47,10 +50,17 @@ type proxied struct {
 	*proxy
 	url, addr string
 	log       *servertest.Buffer
+	stop      context.CancelFunc
+	ended     chan error // what answerUntil returns
 }
 
 // startProxyTo starts a proxy with flags in front of what --to names.
 func startProxyTo(t *testing.T, mw *ampcors.Middleware, to string, change ...func(*proxyConfig)) *proxied {
+	t.Helper()
+	return startProxyUntil(t, shutdownTimeout, mw, to, change...)
+}
+
+func startProxyUntil(t *testing.T, shutdown time.Duration, mw *ampcors.Middleware, to string, change ...func(*proxyConfig)) *proxied {
 	t.Helper()
 	backend, err := parseBackend(to)
 	if err != nil {
@@ -61,7 +71,7 @@ func startProxyTo(t *testing.T, mw *ampcors.Middleware, to string, change ...fun
 		f(&cfg)
 	}
 	log := new(servertest.Buffer)
-	p := &proxied{proxy: newProxy(cfg, mw, slog.New(slog.NewTextHandler(log, nil))), log: log}
+	p := &proxied{proxy: newProxy(cfg, mw, slog.New(slog.NewTextHandler(log, nil))), log: log, ended: make(chan error, 1)}
 	listener, err := listen("--listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -70,12 +80,16 @@ func startProxyTo(t *testing.T, mw *ampcors.Middleware, to string, change ...fun
 	p.url = "http://" + p.addr
 	server := p.server()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- answerUntil(ctx, clientListener{listener}, server, p.proxy.log) }()
+	p.stop = cancel
+	go func() {
+		p.ended <- answerUntil(ctx, clientListener{listener}, server, shutdown, p.proxy.log)
+		close(p.ended)
+	}()
 	t.Cleanup(func() {
 		server.Close()
 		cancel()
-		<-ended
+		for range p.ended {
+		}
 	})
 	return p
 }
@@ -310,6 +324,8 @@ func TestProxyPassesOn(t *testing.T) {
 			"Forwarded: for=192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\nX-Forwarded-Port: 1\r\n",
 			want: map[string]string{"X-Got-X-Forwarded-For": "127.0.0.1", "X-Got-X-Forwarded-Proto": "http", "X-Got-X_forwarded_proto": "",
 				"X-Got-X-Forwarded-Host": "a", "X-Got-Forwarded": "", "X-Got-X-Real-Ip": "", "X-Got-X-Forwarded-Port": ""}},
+		{name: "what the proxy in front says, and a client's Connection names", send: "GET /a HTTP/1.1\r\nHost: a\r\nX-Real-IP: 192.0.2.1\r\nX-User: a\r\nConnection: close, X-Real-IP, X-User\r\n",
+			want: map[string]string{"X-Got-X-Real-Ip": "192.0.2.1", "X-Got-X-User": "a", "X-Got-Connection": ""}},
 		{name: "a path and a query as they are", send: "GET //x/..%2fa%5c/;b/%41?q=100%&;a=1&&q HTTP/1.1\r\nHost: a\r\n",
 			want: map[string]string{"X-URI": "//x/..%2fa%5c/;b/%41?q=100%&;a=1&&q"}},
 		{name: "an empty query", send: "GET /a? HTTP/1.1\r\nHost: a\r\n", want: map[string]string{"X-URI": "/a?"}},
@@ -370,6 +386,8 @@ func TestProxyRefusesWhatIsNoRequestForABackend(t *testing.T) {
 		"a bad chunk":                 {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, any},
 		"a method in lower case":      {"post / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 403, 0},
 		"a method override":           {"GET / HTTP/1.1\r\nHost: a\r\nX-HTTP-Method-Override: POST\r\nConnection: close\r\n\r\n", 200, 1},
+		"a host that is none":         {"GET http://a\"b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
+		"a trailer that is none":      {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nTransfer-Encoding: chunked\r\nTrailer: a b\r\n\r\n0\r\n\r\n", 400, 0},
 		"a control character":         {"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
 		"a request in a body":         {"POST / HTTP/1.1\r\nHost: a\r\n" + evil + "\r\nContent-Length: 33\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", 403, 0},
 		"a length beside chunks (TE)": {"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + google + "\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", 200, 1},
@@ -398,7 +416,7 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Methods: X\r\n\r\n")
 		_ = rw.Flush()
 		_, _ = io.Copy(conn, rw) // it repeats what it gets
 	})
@@ -414,7 +432,8 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(conn, handshake+google+"\r\n\r\n")
 	reader := bufio.NewReader(conn)
-	if resp, err := http.ReadResponse(reader, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+	if resp, err := http.ReadResponse(reader, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols ||
+		!slices.Equal(resp.Header["Access-Control-Allow-Origin"], []string{mwtest.CacheOrigin}) || resp.Header["Access-Control-Allow-Methods"] != nil {
 		t.Fatalf("%v, %v", resp, err)
 	}
 	for _, text := range []string{"one\n", "two\n"} {
@@ -637,17 +656,171 @@ func TestProxyWithABackendThatFails(t *testing.T) {
 	}
 }
 
+// rawBackend starts a backend that gets each request with its connection, and returns its URL. The connection is closed
+// when serve returns false.
+func rawBackend(t *testing.T, serve func(net.Conn, *http.Request) bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for reader := bufio.NewReader(conn); ; {
+					if r, err := http.ReadRequest(reader); err != nil || !serve(conn, r) {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
 // A backend may answer before it has read the body, as for an upload that is too large: the answer arrives.
 func TestProxyWithABackendThatAnswersEarly(t *testing.T) {
 	t.Parallel()
-	p := startProxy(t, func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
-	})
-	for range 20 {
-		resp, text := p.ask(t, "POST", "/", strings.Repeat("a", 5<<20), google)
-		if resp.StatusCode != http.StatusRequestEntityTooLarge || text != "too large\n" || resp.Header.Get("Access-Control-Allow-Origin") == "" {
-			t.Fatalf("%s %q", resp.Status, text)
+	for name, backend := range map[string]string{
+		"Go": httptestServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+		}),
+		"one that closes at once": rawBackend(t, func(conn net.Conn, _ *http.Request) bool {
+			_, _ = io.WriteString(conn, "HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Length: 10\r\n\r\ntoo large\n")
+			return false
+		}),
+	} {
+		p := startProxyTo(t, mwtest.New(t, proxying), backend)
+		for range 20 {
+			resp, text := p.ask(t, "POST", "/", strings.Repeat("a", 5<<20), google)
+			if resp.StatusCode != http.StatusRequestEntityTooLarge || text != "too large\n" || resp.Header.Get("Access-Control-Allow-Origin") == "" {
+				t.Fatalf("%s: %s %q\n%s", name, resp.Status, text, p.log)
+			}
 		}
+		if name == "Go" { // it waits for the rest by itself
+			continue
+		}
+		// The client has not sent all of it, and waits. What follows on its connection is no request.
+		resp, _ := p.raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+google+"\r\nContent-Length: 1000\r\n\r\nhalf")
+		if resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close {
+			t.Errorf("%s: %s, close %t", name, resp.Status, resp.Close)
+		}
+	}
+}
+
+// What a backend sends beyond its response is nobody's response, and is not in the log.
+func TestProxyGivesNobodyTheResponseOfAnother(t *testing.T) {
+	t.Parallel()
+	const stolen = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nprivate"
+	p := startProxyTo(t, mwtest.New(t, proxying), rawBackend(t, func(conn net.Conn, r *http.Request) bool {
+		switch {
+		case r.URL.Path == "/bad":
+			_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n"+stolen)
+		default:
+			_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+		}
+		return true
+	}))
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			client := &http.Transport{}
+			defer client.CloseIdleConnections()
+			for i := range 200 {
+				path := map[bool]string{true: "/bad", false: "/"}[i%4 == 0]
+				resp, err := client.RoundTrip(httptest.NewRequest("GET", p.url+path, nil))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if body, _ := io.ReadAll(resp.Body); strings.Contains(string(body), "private") || resp.StatusCode != 204 && resp.StatusCode != 502 {
+					t.Errorf("%s: %s %q", path, resp.Status, body)
+				}
+				resp.Body.Close()
+			}
+		})
+	}
+	clients.Wait()
+	if log := p.log.String(); strings.Contains(log, "private") || strings.Count(log, "\n") > 2 {
+		t.Errorf("the log:\n%s", log)
+	}
+	if n, err := (unsolicited{p.proxy}).Write([]byte(`Unsolicited response received on idle HTTP channel starting with "private"; err=<nil>`)); n == 0 || err != nil ||
+		strings.Contains(p.log.String(), "private") || !strings.Contains(p.log.String(), "the backend sent more than its response") {
+		t.Errorf("%d, %v\n%s", n, err, p.log)
+	}
+}
+
+// 100 Continue of the server and 103 of the backend do not mix.
+func TestProxyWithExpectationsAndEarlyHints(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</a.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = io.Copy(w, r.Body)
+	})
+	for range 50 {
+		conn, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+google+"\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody")
+		data, err := io.ReadAll(conn)
+		if text := string(data); err != nil || !strings.HasPrefix(text, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n") ||
+			strings.Count(text, "HTTP/1.1 ") != 3 || !strings.HasSuffix(text, "\r\n\r\nbody") {
+			t.Fatalf("%q, %v", text, err)
+		}
+	}
+	if resp, body := p.raw(t, "POST / HTTP/1.0\r\n"+google+"\r\nContent-Length: 4\r\n\r\nbody"); resp.StatusCode != http.StatusOK || body != "body" {
+		t.Errorf("HTTP/1.0, which has no 1xx: %s %q", resp.Status, body)
+	}
+}
+
+// A type that the backend does not name is not guessed: nosniff would be undone.
+func TestProxyGuessesNoContentType(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil
+		if r.URL.Path == "/hints" {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header()["Content-Type"] = nil
+		}
+		fmt.Fprint(w, "<html>")
+	})
+	for _, path := range []string{"/", "/hints"} {
+		if resp, body := p.ask(t, "GET", path, "", google); resp.Header["Content-Type"] != nil || body != "<html>" {
+			t.Errorf("%s: %v %q", path, resp.Header, body)
+		}
+	}
+}
+
+// deadlines records the deadlines that are set for a response.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []bool // whether there is one
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.set = append(d.set, !t.IsZero())
+	return nil
+}
+
+// With HTTP/2, each write has a deadline, and a pause has none.
+func TestProxyLimitsWritesOfHTTP2(t *testing.T) {
+	t.Parallel()
+	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	w := &clientWriter{d, http.NewResponseController(d), false}
+	fmt.Fprint(w, "a")
+	_ = http.NewResponseController(w).Flush()
+	w.end()
+	if !slices.Equal(d.set, []bool{true, false, true, false, true}) || d.Body.String() != "a" || !d.Flushed {
+		t.Errorf("%v %v", d.set, d)
 	}
 }
 
@@ -669,6 +842,11 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); resp.ProtoMajor != 2 || string(body) != "HTTP/1.1 www.example.com 12" || err != nil {
 		t.Errorf("%s %q, %v", resp.Proto, body, err)
+	}
+	r, _ = http.NewRequest("GET", p.url, nil)
+	r.URL.RawQuery = "a b HTTP/1.1"
+	if resp, err := client.RoundTrip(r); err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a query with a space: %v, %v", resp, err)
 	}
 	r, _ = http.NewRequest("CONNECT", p.url, nil)
 	if resp, err := client.RoundTrip(r); err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
@@ -712,7 +890,7 @@ func TestServeProxy(t *testing.T) {
 		return resp.ProtoMajor, string(body)
 	}
 	url := "https" + strings.TrimPrefix(s.url, "http")
-	if major, body := ask(client, url, mwtest.CacheOrigin); major != 2 || body != "HTTP/2.0 for www.example.com at api.example.com by https" {
+	if major, body := ask(client, url, mwtest.CacheOrigin); major != 2 || body != "HTTP/1.1 for www.example.com at api.example.com by https" {
 		t.Errorf("HTTP/%d, %s", major, body)
 	}
 	if _, body := ask(client, url, mwtest.EvilOrigin); !strings.HasPrefix(body, "Forbidden: publisher_not_allowed") {
@@ -727,30 +905,41 @@ func TestServeProxy(t *testing.T) {
 		t.Error(metrics)
 	}
 
-	// The certificate is renewed: first with a mistake.
-	renew := func(text string) {
+	// The certificate is renewed: the old key does not belong to the new certificate.
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{"renewed.example"}, NotAfter: time.Now().Add(time.Hour)}
+	renewed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if der, err = x509.MarshalPKCS8PrivateKey(private); err != nil {
+		t.Fatal(err)
+	}
+	renew := func(file, kind string, der []byte) (names []string) {
 		t.Helper()
-		writeFile(t, ca, text)
+		writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
 		later := time.Now().Add(time.Hour)
-		if err := os.Chtimes(ca, later, later); err != nil {
+		if err := os.Chtimes(file, later, later); err != nil {
 			t.Fatal(err)
 		}
-	}
-	handshake := func() error {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "http://"), &tls.Config{InsecureSkipVerify: true})
-		if err == nil {
+		for range 3 {
+			conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "http://"), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = conn.ConnectionState().PeerCertificates[0].DNSNames
 			conn.Close()
 		}
-		return err
+		return names
 	}
-	whole, _ := os.ReadFile(ca)
-	renew("no certificate")
-	if err := handshake(); err != nil || !strings.Contains(s.log.String(), "the new one is not used") {
-		t.Errorf("%v\n%s", err, s.log)
+	if names := renew(ca, "CERTIFICATE", renewed); slices.Contains(names, "renewed.example") || strings.Count(s.log.String(), "the new one is not used") != 1 {
+		t.Errorf("%q\n%s", names, s.log)
 	}
-	writeFile(t, ca, string(whole))
-	if err := handshake(); err != nil || !strings.Contains(s.log.String(), "the certificate has changed\" file=") {
-		t.Errorf("%v\n%s", err, s.log)
+	if names := renew(key, "PRIVATE KEY", der); !slices.Contains(names, "renewed.example") || !strings.Contains(s.log.String(), "the certificate has changed\" file=") {
+		t.Errorf("%q\n%s", names, s.log)
 	}
 	s.stop()
 	if got := <-s.code; got != exitClean {
@@ -803,17 +992,12 @@ func body(t *testing.T, url string) string {
 	return string(data)
 }
 
-// What runs when the server ends may take shutdownTimeout, and what is new is not taken.
-func TestServeProxyEndsWhatWasBegun(t *testing.T) { // not parallel: it changes the limit
-	defer func(d time.Duration) { shutdownTimeout = d }(shutdownTimeout)
-	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["www.example.com"]}`)
-	for _, test := range []struct {
-		limit time.Duration
-		whole bool
-	}{{time.Minute, true}, {time.Millisecond, false}} {
-		shutdownTimeout = test.limit
+// What runs when the server ends may take a while, and is then cut off.
+func TestProxyEndsWhatWasBegun(t *testing.T) {
+	t.Parallel()
+	for limit, isWhole := range map[time.Duration]bool{time.Minute: true, time.Millisecond: false} {
 		begun, goOn := make(chan struct{}), make(chan struct{})
-		backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := startProxyUntil(t, limit, mwtest.New(t, proxying), httptestServer(t, func(w http.ResponseWriter, r *http.Request) {
 			close(begun)
 			select {
 			case <-goOn:
@@ -821,30 +1005,22 @@ func TestServeProxyEndsWhatWasBegun(t *testing.T) { // not parallel: it changes 
 			}
 			fmt.Fprint(w, "whole")
 		}))
-		s := serveWith(t, "serve-proxy", "--config", file, "--to", backend.URL)
 		got := make(chan string, 1)
 		go func() {
-			resp, err := http.Get(s.url)
-			if err != nil {
-				got <- ""
-				return
-			}
-			defer resp.Body.Close()
-			data, _ := io.ReadAll(resp.Body)
-			got <- string(data)
+			_, body, _ := p.tryRaw(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			got <- body
 		}()
 		<-begun
-		s.stop()
-		if test.whole {
+		p.stop()
+		if isWhole {
 			close(goOn)
 		}
-		if text := <-got; (text == "whole") != test.whole {
-			t.Errorf("%v: %q", test.limit, text)
+		if text := <-got; (text == "whole") != isWhole {
+			t.Errorf("%v: %q", limit, text)
 		}
-		if code := <-s.code; code != exitClean || strings.Contains(s.log.String(), "cut off") == test.whole {
-			t.Errorf("%v: exit code %d\n%s", test.limit, code, s.log)
+		if err := <-p.ended; err != nil || strings.Contains(p.log.String(), "cut off") == isWhole {
+			t.Errorf("%v: %v\n%s", limit, err, p.log)
 		}
-		backend.Close()
 	}
 }
 
@@ -870,7 +1046,10 @@ func TestServeProxyReportsWhatIsWrong(t *testing.T) {
 		{[]string{"--config", good, "--to", "ftp://a.example"}, exitUsage, []string{"not the URL of a backend"}},
 		{[]string{"--config", good, "--to", ""}, exitUsage, []string{"not the URL of a backend"}},
 		{[]string{"--config", good, "--to", "http://:3000"}, exitUsage, []string{"has no host"}},
-		{[]string{"--config", good, "--to", "http://a.example:99999"}, exitUsage, []string{"a port above 65535"}},
+		{[]string{"--config", good, "--to", "http://a.example:99999"}, exitUsage, []string{"no port from 1 to 65535"}},
+		{[]string{"--config", good, "--to", "http://a.example:"}, exitUsage, []string{"no port from 1 to 65535"}},
+		{[]string{"--config", good, "--to", ":3000"}, exitUsage, []string{"has no scheme and no host; want http://localhost:3000"}},
+		{[]string{"--config", good, "--to", "3000"}, exitUsage, []string{"want http://localhost:3000"}},
 		{[]string{"--config", good, "--to", "http://user:secret@a.example"}, exitUsage, []string{"a user or a password"}},
 		{[]string{"--config", good, "--to", "unix:run/a"}, exitUsage, []string{"no path that begins with a slash"}},
 		{[]string{"--config", good, to, "--to-ca", good}, exitUsage, []string{"has no certificate"}},
@@ -985,7 +1164,7 @@ func TestProxyCutsOffWhoDoesNotGoOn(t *testing.T) {
 		p := newProxy(proxyConfig{to: backendURL{"http", "backend", "tcp"}}, mwtest.New(t, proxying), slog.New(slog.DiscardHandler))
 		p.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := backends.dial(ctx, network, addr)
-			return patientConn{conn}, err
+			return &backendConn{Conn: patientConn{conn}}, err
 		}
 		server := p.server()
 		var servers sync.WaitGroup
@@ -1080,31 +1259,47 @@ func TestProxyConnectionsCanBeClosedForWriting(t *testing.T) {
 	}
 }
 
+// newLines is a log whose lines are read once.
+type newLines struct {
+	servertest.Buffer
+	read int
+}
+
+func (l *newLines) take() string {
+	text := l.String()[l.read:]
+	l.read += len(text)
+	return text
+}
+
 // A client that is gone is no failure of the backend, and the log says when a backend answers again.
 func TestProxyLogsWhatIsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		p := newProxy(proxyConfig{to: backendURL{"http", "backend", "tcp"}}, mwtest.New(t, proxying), slog.New(slog.NewTextHandler(&log, nil)))
+		log := new(newLines)
+		p := newProxy(proxyConfig{to: backendURL{"http", "backend", "tcp"}}, mwtest.New(t, proxying), slog.New(slog.NewTextHandler(log, nil)))
+		request := func(ctx context.Context) *http.Request {
+			return httptest.NewRequestWithContext(context.WithValue(ctx, exchangeKey{}, &exchange{header: make(http.Header)}), "GET", "/", nil)
+		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		p.fail(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/", nil), context.Canceled)
-		if log.Len() > 0 {
-			t.Errorf("a client that is gone: %s", &log)
+		p.fail(httptest.NewRecorder(), request(gone), context.Canceled)
+		if got := log.take(); got != "" {
+			t.Errorf("a client that is gone: %s", got)
 		}
-		answer := p.forward.(*httputil.ReverseProxy).ModifyResponse
+		answer := func() { _ = p.accept(&http.Response{Request: request(t.Context()), Header: make(http.Header)}) }
 		for range 3 {
-			p.fail(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), io.EOF)
-			_ = answer(nil)
+			p.fail(httptest.NewRecorder(), request(t.Context()), io.EOF)
+			answer()
 		}
-		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, backendFails) {
+		if got := log.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, backendFails) {
 			t.Errorf("a backend that answers now and then:\n%s", got)
 		}
 		time.Sleep(3 * failuresEvery)
-		log.Reset()
+		synctest.Wait()
+		log.take()
 		for range 3 {
-			_ = answer(nil)
+			answer()
 		}
-		if got := log.String(); strings.Count(got, "the backend answers again") != 1 || strings.Count(got, "\n") != 1 {
+		if got := log.take(); strings.Count(got, "the backend answers again") != 1 || strings.Count(got, "\n") != 1 {
 			t.Errorf("a backend that answers again:\n%s", got)
 		}
 	})
@@ -1165,8 +1360,8 @@ func TestProxyUnderLoad(t *testing.T) {
 // Denials and failures are logged with their number, and never once for each request.
 func TestTheLogOfManyRequestsIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		logger := slog.New(slog.NewTextHandler(&log, nil))
+		log := new(newLines)
+		logger := slog.New(slog.NewTextHandler(log, nil))
 		observe, failures := newDeniedLog(logger).observer(false), failureLog{log: logger}
 		r := httptest.NewRequest("GET", "/"+strings.Repeat("a", 1000), nil)
 		for range 100 {
@@ -1175,22 +1370,25 @@ func TestTheLogOfManyRequestsIsShort(t *testing.T) {
 			failures.note("it fails", "because")
 			failures.note("it fails in another way", "because")
 		}
-		if n := strings.Count(log.String(), "\n"); n != deniedPerSecond+2 || log.Len() > 10000 {
-			t.Errorf("%d lines:\n%s", n, &log)
+		if got := log.take(); strings.Count(got, "\n") != deniedPerSecond+2 || len(got) > 10000 {
+			t.Errorf("%d lines:\n%s", strings.Count(got, "\n"), got)
 		}
-		log.Reset()
+		log.take()
 		time.Sleep(failuresEvery + time.Millisecond)
-		if got := log.String(); strings.Count(got, "further_failures=99 in=10s") != 2 || strings.Count(got, "\n") != 2 {
+		synctest.Wait()
+		if got := log.take(); strings.Count(got, "further_failures=99 in=10s") != 2 || strings.Count(got, "\n") != 2 {
 			t.Errorf("after %v:\n%s", failuresEvery, got)
 		}
 		time.Sleep(2 * failuresEvery)
-		log.Reset()
+		synctest.Wait()
+		log.take()
 		observe(r, ampcors.Decision{Reason: ampcors.ReasonNull})
 		failures.note("it fails", "because of something else")
-		if got := log.String(); !strings.Contains(got, "not_logged_before=90") || !strings.Contains(got, `cause="because of something else"`) {
+		if got := log.take(); !strings.Contains(got, "not_logged_before=90") || !strings.Contains(got, `cause="because of something else"`) {
 			t.Errorf("later:\n%s", got)
 		}
 		time.Sleep(2 * failuresEvery)
+		synctest.Wait()
 	})
 }
 

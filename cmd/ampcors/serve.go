@@ -26,8 +26,8 @@ import (
 	"github.com/ampcors/ampcors/source/pgsource"
 )
 
-// shutdownTimeout is how long requests may take that are answered when the server ends. Tests shorten it.
-var shutdownTimeout = 10 * time.Second
+// shutdownTimeout is how long requests may take that are answered when the server ends.
+const shutdownTimeout = 10 * time.Second
 
 // Limits of a connection, so that those of clients that are gone, or that do not read, do not stay. A proxy must close
 // idle connections earlier, so that it does not use one that is being closed: nginx does so after 60 seconds by
@@ -154,7 +154,7 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 	ended := make(chan error, len(servers))
 	for listener, server := range servers {
 		go func() {
-			err := answerUntil(ctx, listener, server, log)
+			err := answerUntil(ctx, listener, server, shutdownTimeout, log)
 			if err != nil {
 				stop(err) // the others end, too
 			}
@@ -262,8 +262,8 @@ func forget(w http.ResponseWriter, r *http.Request, publishers *source.Source) {
 	_, _ = io.WriteString(w, count(len(domains), "publisher", "publishers")+" forgotten\n")
 }
 
-// answerUntil answers until ctx is done, and then ends what was begun. What still runs after shutdownTimeout is closed.
-func answerUntil(ctx context.Context, listener net.Listener, server *http.Server, log *slog.Logger) error {
+// answerUntil answers until ctx is done, and then ends what was begun. What still runs after limit is closed.
+func answerUntil(ctx context.Context, listener net.Listener, server *http.Server, limit time.Duration, log *slog.Logger) error {
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel() // of upgraded connections, for which Shutdown does not wait
 	server.BaseContext = func(net.Listener) context.Context { return requests }
@@ -273,11 +273,11 @@ func answerUntil(ctx context.Context, listener net.Listener, server *http.Server
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		closing, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		closing, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		err := server.Shutdown(closing)
 		if errors.Is(err, context.DeadlineExceeded) {
-			log.Warn("ampcors: responses that had not ended were cut off", "after", shutdownTimeout)
+			log.Warn("ampcors: responses that had not ended were cut off", "after", limit)
 			err = server.Close()
 		}
 		closed <- err

@@ -67,21 +67,28 @@ type failureLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	further map[string]int // failures since the last line; a kind is in it until failuresEvery have passed without one
+	further map[string]*furtherFailures // a kind is in it until failuresEvery have passed without a failure
+}
+
+// furtherFailures are those since the last line.
+type furtherFailures struct {
+	number int
+	cause  string // of the last one
 }
 
 // note notes a failure. kind is one of few texts.
 func (l *failureLog) note(kind, cause string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, isKnown := l.further[kind]; isKnown {
-		l.further[kind]++
+	if further := l.further[kind]; further != nil {
+		further.number++
+		further.cause = cause
 		return
 	}
 	if l.further == nil {
-		l.further = make(map[string]int)
+		l.further = make(map[string]*furtherFailures)
 	}
-	l.further[kind] = 0
+	l.further[kind] = new(furtherFailures)
 	l.log.Error("ampcors: "+kind, "cause", cut(cause, 500))
 	time.AfterFunc(failuresEvery, func() { l.report(kind) })
 }
@@ -90,19 +97,18 @@ func (l *failureLog) note(kind, cause string) {
 func (l *failureLog) isRecent(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, isKnown := l.further[kind]
-	return isKnown
+	return l.further[kind] != nil
 }
 
 func (l *failureLog) report(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.further[kind]
-	if n == 0 {
+	further := l.further[kind]
+	if further.number == 0 {
 		delete(l.further, kind)
 		return
 	}
-	l.further[kind] = 0
-	l.log.Error("ampcors: "+kind, "further_failures", n, "in", failuresEvery)
+	l.further[kind] = new(furtherFailures)
+	l.log.Error("ampcors: "+kind, "cause", cut(further.cause, 500), "further_failures", further.number, "in", failuresEvery)
 	time.AfterFunc(failuresEvery, func() { l.report(kind) })
 }

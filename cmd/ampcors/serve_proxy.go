@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/ampcors/ampcors"
 )
@@ -97,6 +99,7 @@ func newServeProxy() *cobra.Command {
 					run.log.Warn("ampcors: --direct is set without --tls-cert: what readers send and get, cookies included, is not encrypted")
 				}
 				run.listener = clientListener{run.listener}
+				stdlog.SetOutput(unsolicited{p})
 				server := p.server()
 				if own != nil {
 					own.log = run.log
@@ -150,7 +153,10 @@ func parseBackend(value string) (backendURL, error) {
 		return backendURL{"http", path, "unix"}, nil
 	}
 	if !strings.Contains(value, "://") {
-		if u, err := url.Parse("http://" + value); err == nil && u.Host != "" {
+		if _, err := strconv.ParseUint(strings.TrimPrefix(value, ":"), 10, 16); err == nil { // a port
+			return backendURL{}, fmt.Errorf("--to %q has no scheme and no host; want http://localhost:%s", value, strings.TrimPrefix(value, ":"))
+		}
+		if u, err := url.Parse("http://" + value); err == nil && u.Hostname() != "" {
 			return backendURL{}, fmt.Errorf("--to %q has no scheme; want http://%[2]s or https://%[2]s", value, u.Host)
 		}
 	}
@@ -167,8 +173,8 @@ func parseBackend(value string) (backendURL, error) {
 	case u.Hostname() == "":
 		return backendURL{}, fmt.Errorf("--to %q has no host; %s", value, want)
 	}
-	if _, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16); err != nil {
-		return backendURL{}, fmt.Errorf("--to %q has a port above 65535; %s", value, want)
+	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16); err != nil || port == 0 || strings.HasSuffix(u.Host, ":") {
+		return backendURL{}, fmt.Errorf("--to %q has no port from 1 to 65535; %s", value, want)
 	}
 	return backendURL{u.Scheme, u.Host, "tcp"}, nil
 }
@@ -199,7 +205,7 @@ func (cfg proxyConfig) check() error {
 		errs = append(errs, fmt.Errorf("--timeout %v is negative; want a duration such as 1m, or 0 for no limit",
 			cfg.timeout))
 	}
-	if strings.ContainsAny(cfg.host, "/ \t\r\n") {
+	if !httpguts.ValidHostHeader(cfg.host) || strings.ContainsAny(cfg.host, "/@") {
 		errs = append(errs, fmt.Errorf("--host %q is not a Host; want one such as api.example.com", cfg.host))
 	}
 	for _, protocol := range cfg.upgrades {
@@ -212,14 +218,15 @@ func (cfg proxyConfig) check() error {
 	return errors.Join(errs...)
 }
 
-// A keyPair is a certificate that is read again when its file changes.
+// A keyPair is a certificate that is read again when one of its files changes.
 type keyPair struct {
 	cert, key string // files
 	log       *slog.Logger
 
 	mu      sync.Mutex
 	loaded  *tls.Certificate
-	changed time.Time // of the file of the certificate, when it was read
+	changed [2]time.Time // of the files, when they were read last
+	failed  string       // the last error, which is logged once
 }
 
 func readKeyPair(cert, key string) (*keyPair, error) {
@@ -227,12 +234,18 @@ func readKeyPair(cert, key string) (*keyPair, error) {
 	return k, k.load()
 }
 
-func (k *keyPair) load() error {
-	info, err := os.Stat(k.cert)
-	if err != nil {
-		return fmt.Errorf("--tls-cert: %w", err)
+// times returns when the files changed last. A file that is not there has the zero time.
+func (k *keyPair) times() (times [2]time.Time) {
+	for i, name := range []string{k.cert, k.key} {
+		if info, err := os.Stat(name); err == nil {
+			times[i] = info.ModTime()
+		}
 	}
-	k.changed = info.ModTime() // also if the rest fails: the next change is the next try
+	return times
+}
+
+func (k *keyPair) load() error {
+	k.changed = k.times() // before they are read: a change in between is seen
 	loaded, err := tls.LoadX509KeyPair(k.cert, k.key)
 	if err != nil {
 		return fmt.Errorf("--tls-cert and --tls-key: %w", err)
@@ -241,16 +254,20 @@ func (k *keyPair) load() error {
 	return nil
 }
 
-// get is a tls.Config.GetCertificate.
+// get is a tls.Config.GetCertificate. If the new files do not belong together, the next change of one of them is the next
+// try: whoever renews a certificate writes one file after the other.
 func (k *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if info, err := os.Stat(k.cert); err == nil && !info.ModTime().Equal(k.changed) {
-		if err := k.load(); err != nil {
-			k.log.Error("ampcors: the certificate has changed, and the new one is not used", "cause", err)
-		} else {
-			k.log.Info("ampcors: the certificate has changed", "file", k.cert)
-		}
+	if k.times() == k.changed {
+		return k.loaded, nil
+	}
+	if err := k.load(); err == nil {
+		k.failed = ""
+		k.log.Info("ampcors: the certificate has changed", "file", k.cert)
+	} else if k.failed != err.Error() {
+		k.failed = err.Error()
+		k.log.Error("ampcors: the certificate has changed, and the new one is not used", "cause", err)
 	}
 	return k.loaded, nil
 }
@@ -267,9 +284,9 @@ func (p *proxy) checkBackend(ctx context.Context, own net.Addr) error {
 			return fmt.Errorf("--to %s is this proxy itself, by --listen; want the address of the backend", p.to)
 		}
 		if p.to.scheme == "https" {
-			config := p.transport.TLSClientConfig.Clone()
-			config.ServerName, _, _ = net.SplitHostPort(p.to.dialAddress())
-			err = tls.Client(conn, config).HandshakeContext(ctx)
+			if conn, err = p.dialTLS(ctx, "", ""); err == nil {
+				conn.Close()
+			}
 		}
 	}
 	if err != nil {
@@ -300,31 +317,4 @@ func isSelf(own, to net.Addr) bool {
 		}
 	}
 	return remote.IP.IsLoopback()
-}
-
-// A clientListener accepts the connections of clients.
-type clientListener struct{ net.Listener }
-
-func (l clientListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return patientConn{conn}, nil
-}
-
-// A patientConn waits for stallTimeout at most until the other side takes something.
-type patientConn struct{ net.Conn }
-
-func (c patientConn) Write(b []byte) (int, error) {
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(stallTimeout)) // if it is closed, Write fails
-	return c.Conn.Write(b)
-}
-
-// CloseWrite lets the server end a connection so that a client that still sends can read the response.
-func (c patientConn) CloseWrite() error {
-	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok { // of TCP, or of a Unix socket
-		return conn.CloseWrite()
-	}
-	return c.Conn.Close()
 }

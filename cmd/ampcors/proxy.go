@@ -150,8 +150,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(ctx)
 	if e.body != nil {
-		_ = e.client.EnableFullDuplex() // the response need not wait for the body; HTTP/2 has nothing to enable
-		r.Body = e.body                 // of the copy: by its own Body, the server knows whether the next request can be read
+		r.Body = e.body // of the copy: by its own Body, the server knows whether the next request can be read
 	}
 	next.ServeHTTP(w, r)
 }
@@ -428,8 +427,8 @@ type exchange struct {
 	isUnsolicited atomic.Bool  // the response began before the request was written: it belongs to an earlier one
 }
 
-// endWithoutRest lets the server end the connection after the response, if the request has not been read to its end: with
-// full duplex, the server reads no more, and says so by itself only by closing the connection.
+// endWithoutRest lets the server of HTTP/1 end the connection after the response, if the request has not been read to its
+// end. Otherwise it would read the rest first, and a client that waits for the response may not send it.
 func (e *exchange) endWithoutRest() {
 	if e.body != nil && e.isHTTP1 && !e.body.isWhole() {
 		e.header["Connection"] = []string{"close"}

@@ -338,6 +338,8 @@ func TestProxyPassesOn(t *testing.T) {
 		{name: "an upgrade to one of several", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n", want: map[string]string{"X-Got-Upgrade": ""}},
 		{name: "an upgrade to TLS", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n", want: map[string]string{"X-Got-Upgrade": ""}},
 		{name: "an upgrade to WebSocket", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n", want: map[string]string{"X-Got-Upgrade": "WebSocket"}},
+		{name: "an upgrade, and another name in Connection", send: "GET /a HTTP/1.1\r\nHost: a\r\nX-User: a\r\nConnection: Upgrade, X-User\r\nUpgrade: websocket\r\n",
+			want: map[string]string{"X-Got-Upgrade": "websocket", "X-Got-X-User": "a"}},
 		{name: "two Content-Length that agree", send: "POST /a HTTP/1.1\r\nHost: a\r\n" + google + "\r\nContent-Length: 0\r\nContent-Length: 0\r\n",
 			want: map[string]string{"X-URI": "/a"}},
 	} {
@@ -754,6 +756,42 @@ func TestProxyGivesNobodyTheResponseOfAnother(t *testing.T) {
 		strings.Contains(p.log.String(), "private") || !strings.Contains(p.log.String(), "the backend sent more than its response") {
 		t.Errorf("%d, %v\n%s", n, err, p.log)
 	}
+}
+
+// A request is written only while the transport waits for bytes, and so has none that it would take for the response.
+func TestProxyWritesOnlyToAQuietConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			read  func(*backendConn) // before the request is written
+			after time.Duration
+			fails bool
+		}{
+			"it reads":          {func(c *backendConn) { go c.Read(make([]byte, 1)); synctest.Wait() }, 0, false},
+			"it reads soon":     {func(c *backendConn) { go func() { time.Sleep(untilQuiet / 2); c.Read(make([]byte, 1)) }() }, untilQuiet / 2, false},
+			"it has bytes left": {func(c *backendConn) {}, untilQuiet, true},
+			"it is broken":      {func(c *backendConn) { c.Conn.SetReadDeadline(time.Now()); c.Read(make([]byte, 1)) }, 0, true},
+			"it is broken, later": {func(c *backendConn) {
+				c.Conn.SetReadDeadline(time.Now())
+				time.AfterFunc(1, func() { c.Read(make([]byte, 1)) })
+			}, 1, true},
+		} {
+			client, server := net.Pipe()
+			c := &backendConn{Conn: client}
+			go io.Copy(io.Discard, server)
+			test.read(c)
+			c.begins.Store(true)
+			begun := time.Now()
+			if _, err := c.Write([]byte("GET")); (err != nil) != test.fails || time.Since(begun) != test.after {
+				t.Errorf("%s: %v after %v", name, err, time.Since(begun))
+			}
+			if _, err := c.Write([]byte("more")); err != nil { // of the same request
+				t.Errorf("%s: %v", name, err)
+			}
+			client.Close()
+			server.Close()
+			synctest.Wait()
+		}
+	})
 }
 
 // 100 Continue of the server and 103 of the backend do not mix.

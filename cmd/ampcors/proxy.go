@@ -155,8 +155,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next.ServeHTTP(w, r)
 }
 
-// sendContinue sends 100 Continue, without headers. If the server did so when the body is read, a 1xx of the backend could
-// be written at the same time.
+// sendContinue sends 100 Continue, without headers. If the server did so when the body is read, a 1xx of the backend
+// could be written at the same time.
 func sendContinue(w http.ResponseWriter) {
 	headers := maps.Clone(w.Header())
 	clear(w.Header())
@@ -190,8 +190,8 @@ func (p *proxy) problem(r *http.Request) (status int, why string) {
 
 type connKey struct{}
 
-// resetIfBroken is deferred for a request of HTTP/1.0, where a response without a length ends with the connection. If the
-// backend breaks off, the connection is reset, so that the client, which may be a cache, does not take it for whole.
+// resetIfBroken is deferred for a request of HTTP/1.0, where a response without a length ends with the connection. If
+// the backend breaks off, the connection is reset, so that the client, which may be a cache, does not take it for whole.
 func resetIfBroken(ctx context.Context) {
 	broken := recover() // ReverseProxy panics with http.ErrAbortHandler
 	if broken == nil {
@@ -209,13 +209,14 @@ func resetIfBroken(ctx context.Context) {
 	panic(broken)
 }
 
-// keepConnection leaves in Connection what upgrades it, if that is allowed. Otherwise the backend gets an ordinary request
-// (RFC 9110 section 7.8). In HTTP within an upgraded connection (h2c, TLS), nothing would be decided. Other names in
-// Connection have no effect: a client could remove headers that the proxy in front has set.
+// keepConnection leaves in Connection what upgrades it, if that is allowed. Otherwise the backend gets an ordinary
+// request (RFC 9110 section 7.8). In HTTP within an upgraded connection (h2c, TLS), nothing would be decided. Other names
+// in Connection have no effect: a client could remove headers that the proxy in front has set.
 func (p *proxy) keepConnection(h http.Header) {
 	upgrade := h["Upgrade"]
+	isUpgrade := len(upgrade) == 1 && httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
 	isAsked := func(name string) bool { return strings.EqualFold(name, upgrade[0]) }
-	if len(upgrade) == 1 && slices.ContainsFunc(p.upgrades, isAsked) && httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
+	if isUpgrade && slices.ContainsFunc(p.upgrades, isAsked) {
 		h["Connection"] = []string{"Upgrade"}
 		return
 	}
@@ -405,8 +406,8 @@ func (e clientErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// unsolicited takes what the transport logs by the global logger: a connection that had bytes when no request was on it.
-// They may be a response's, and private.
+// unsolicited takes what the transport logs by the global logger: a connection that had bytes when no request was on
+// it. They may be a response's, and private.
 type unsolicited struct{ *proxy }
 
 func (u unsolicited) Write(line []byte) (int, error) {
@@ -427,8 +428,8 @@ type exchange struct {
 	isUnsolicited atomic.Bool  // the response began before the request was written: it belongs to an earlier one
 }
 
-// endWithoutRest lets the server of HTTP/1 end the connection after the response, if the request has not been read to its
-// end. Otherwise it would read the rest first, and a client that waits for the response may not send it.
+// endWithoutRest lets the server of HTTP/1 end the connection after the response, if the request has not been read to
+// its end. Otherwise it would read the rest first, and a client that waits for the response may not send it.
 func (e *exchange) endWithoutRest() {
 	if e.body != nil && e.isHTTP1 && !e.body.isWhole() {
 		e.header["Connection"] = []string{"close"}

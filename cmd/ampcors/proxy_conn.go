@@ -55,7 +55,8 @@ func (p *proxy) dialTLS(ctx context.Context, network, address string) (net.Conn,
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	host, _, _ := net.SplitHostPort(p.to.dialAddress())
-	encrypted := tls.Client(conn.(*backendConn).Conn, &tls.Config{ServerName: host, RootCAs: p.roots, NextProtos: []string{"http/1.1"}})
+	config := &tls.Config{ServerName: host, RootCAs: p.roots, NextProtos: []string{"http/1.1"}}
+	encrypted := tls.Client(conn.(*backendConn).Conn, config)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		return nil, err
@@ -132,8 +133,8 @@ func (c *backendConn) isQuiet() bool {
 	return c.isReading && !c.isBroken
 }
 
-// A clientWriter is for what the server's ResponseWriter does not do: with HTTP/2, a client whose flow control allows nothing is
-// cut off after stallTimeout; and HTTP/1.0 knows no 1xx (RFC 9110 section 15.2).
+// A clientWriter is for what the server's ResponseWriter does not do: with HTTP/2, a client whose flow control allows
+// nothing is cut off after stallTimeout; and HTTP/1.0 knows no 1xx (RFC 9110 section 15.2).
 type clientWriter struct {
 	http.ResponseWriter
 	client  *http.ResponseController
@@ -158,7 +159,8 @@ func (w *clientWriter) FlushError() error {
 	return w.client.Flush()
 }
 
-// limit sets a deadline, and returns what removes it: the deadline of an HTTP/2 stream ends it also while nothing is written.
+// limit sets a deadline, and returns what removes it: the deadline of an HTTP/2 stream ends it also while nothing is
+// written.
 func (w *clientWriter) limit() (remove func()) {
 	if w.isHTTP1 { // a patientConn does it
 		return func() {}

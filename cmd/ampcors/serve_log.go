@@ -109,6 +109,7 @@ func (l *failureLog) report(kind string) {
 		return
 	}
 	l.further[kind] = new(furtherFailures)
-	l.log.Error("ampcors: "+kind, "cause", cut(further.cause, 500), "further_failures", further.number, "in", failuresEvery)
+	cause := cut(further.cause, 500)
+	l.log.Error("ampcors: "+kind, "cause", cause, "further_failures", further.number, "in", failuresEvery)
 	time.AfterFunc(failuresEvery, func() { l.report(kind) })
 }

@@ -32,13 +32,14 @@ func newServeProxy() *cobra.Command {
 		Short: "Stand in front of a backend, and pass on to it only what is allowed",
 		Long: "Stand as a reverse proxy in front of a backend in any language. A request that ampcors denies is not sent " +
 			"to the backend, and preflights are answered here. The response gets the CORS headers of ampcors in place of the " +
-			"backend's own, and keeps its Vary. The backend gets the publisher whose page calls in " + publisherHeader + ", and " +
-			"the sender of an AMP email in " + senderHeader + ". What a client sends in headers whose names begin with Ampcors is " +
-			"removed.\n\n" + "Host stays as it came, and so do X-Forwarded-Host and X-Forwarded-Proto if they are set. The " +
+			"backend's own, and keeps its Vary. The backend gets the publisher whose page calls in " + publisherHeader +
+			", and the sender of an AMP email in " + senderHeader + ". What a client sends in headers whose names begin with " +
+			"Ampcors is removed.\n\n" + "Host stays as it came, and so do X-Forwarded-Host and X-Forwarded-Proto if they are set. The " +
 			"address of the client is added to X-Forwarded-For. Clients may use HTTP/2: with --tls-cert, or in cleartext " +
 			"by prior knowledge (h2c).\n\n" + aboutConfig,
 		Example: "  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000\n" +
-			"  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000 --listen :443 --tls-cert cert.pem --tls-key key.pem --direct",
+			"  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000 --listen :443 --tls-cert cert.pem " +
+			"--tls-key key.pem --direct",
 		Args: noArgs,
 	}
 	var s service
@@ -50,12 +51,12 @@ func newServeProxy() *cobra.Command {
 	ca := flags.String("to-ca", "", "PEM file with the certificates that sign the backend's; if empty, the "+
 		"system's are used")
 	flags.StringVar(&cfg.host, "host", "", "the Host that the backend gets; if empty, the client's")
-	flags.BoolVar(&cfg.isDirect, "direct", false, "no proxy is in front: Forwarded, X-Forwarded-… and X-Real-IP of clients "+
-		"are removed")
-	flags.DurationVar(&cfg.timeout, "timeout", time.Minute, "how long the backend may take until its response begins; 0 is "+
-		"no limit")
-	flags.StringSliceVar(&cfg.upgrades, "upgrade", []string{"websocket"}, "protocol to which a connection may be upgraded; "+
-		"no protocol that carries HTTP, because ampcors does not look into the connection")
+	flags.BoolVar(&cfg.isDirect, "direct", false, "no proxy is in front: Forwarded, X-Forwarded-… and X-Real-IP of "+
+		"clients are removed")
+	flags.DurationVar(&cfg.timeout, "timeout", time.Minute, "how long the backend may take until its response begins; "+
+		"0 is no limit")
+	flags.StringSliceVar(&cfg.upgrades, "upgrade", []string{"websocket"}, "protocol to which a connection may be "+
+		"upgraded; no protocol that carries HTTP, because ampcors does not look into the connection")
 	cert := flags.String("tls-cert", "", "PEM file with a certificate, followed by those that sign it, for https; it is "+
 		"read again when it changes")
 	key := flags.String("tls-key", "", "PEM file with the private key of --tls-cert")
@@ -95,8 +96,10 @@ func newServeProxy() *cobra.Command {
 				if err := p.checkBackend(cmd.Context(), run.listener.Addr()); err != nil {
 					return nil, err
 				}
-				if host, _, _ := net.SplitHostPort(s.listen); cfg.isDirect && own == nil && host != "127.0.0.1" && host != "localhost" {
-					run.log.Warn("ampcors: --direct is set without --tls-cert: what readers send and get, cookies included, is not encrypted")
+				host, _, _ := net.SplitHostPort(s.listen)
+				if isLocal := host == "127.0.0.1" || host == "localhost"; cfg.isDirect && own == nil && !isLocal {
+					run.log.Warn("ampcors: --direct is set without --tls-cert: what readers send and get, cookies included, " +
+						"is not encrypted")
 				}
 				run.listener = clientListener{run.listener}
 				stdlog.SetOutput(unsolicited{p})
@@ -153,8 +156,9 @@ func parseBackend(value string) (backendURL, error) {
 		return backendURL{"http", path, "unix"}, nil
 	}
 	if !strings.Contains(value, "://") {
-		if _, err := strconv.ParseUint(strings.TrimPrefix(value, ":"), 10, 16); err == nil { // a port
-			return backendURL{}, fmt.Errorf("--to %q has no scheme and no host; want http://localhost:%s", value, strings.TrimPrefix(value, ":"))
+		port := strings.TrimPrefix(value, ":")
+		if _, err := strconv.ParseUint(port, 10, 16); err == nil {
+			return backendURL{}, fmt.Errorf("--to %q has no scheme and no host; want http://localhost:%s", value, port)
 		}
 		if u, err := url.Parse("http://" + value); err == nil && u.Hostname() != "" {
 			return backendURL{}, fmt.Errorf("--to %q has no scheme; want http://%[2]s or https://%[2]s", value, u.Host)
@@ -173,7 +177,8 @@ func parseBackend(value string) (backendURL, error) {
 	case u.Hostname() == "":
 		return backendURL{}, fmt.Errorf("--to %q has no host; %s", value, want)
 	}
-	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16); err != nil || port == 0 || strings.HasSuffix(u.Host, ":") {
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	if err != nil || port == 0 || strings.HasSuffix(u.Host, ":") {
 		return backendURL{}, fmt.Errorf("--to %q has no port from 1 to 65535; %s", value, want)
 	}
 	return backendURL{u.Scheme, u.Host, "tcp"}, nil
@@ -254,8 +259,8 @@ func (k *keyPair) load() error {
 	return nil
 }
 
-// get is a tls.Config.GetCertificate. If the new files do not belong together, the next change of one of them is the next
-// try: whoever renews a certificate writes one file after the other.
+// get is a tls.Config.GetCertificate. If the new files do not belong together, the next change of one of them is the
+// next try: whoever renews a certificate writes one file after the other.
 func (k *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -120,11 +120,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e := &exchange{client: http.NewResponseController(w), isHTTP1: r.ProtoMajor == 1}
 	if r.ContentLength != 0 {
-		e.body = &requestBody{ReadCloser: r.Body, trailer: r.Trailer, client: e.client}
+		e.body = &requestBody{ReadCloser: r.Body, atEnd: func() { p.removeForged(r.Trailer) }, client: e.client}
 		defer e.body.end()
 		e.body.setDeadline(time.Now().Add(stallTimeout)) // also if the request is denied: the server reads the beginning
 	}
-	awaitsContinue := r.Header["Expect"] != nil && e.isHTTP1
+	awaitsContinue := r.Header["Expect"] != nil && e.body != nil && e.isHTTP1 && r.ProtoAtLeast(1, 1)
 	d, proceed := p.mw.Handle(w, r)
 	if !proceed {
 		return
@@ -191,7 +191,8 @@ func (p *proxy) problem(r *http.Request) (status int, why string) {
 type connKey struct{}
 
 // resetIfBroken is deferred for a request of HTTP/1.0, where a response without a length ends with the connection. If
-// the backend breaks off, the connection is reset, so that the client, which may be a cache, does not take it for whole.
+// the backend breaks off, the connection is reset, so that the client, which may be a cache, does not take the response
+// for whole.
 func resetIfBroken(ctx context.Context) {
 	broken := recover() // ReverseProxy panics with http.ErrAbortHandler
 	if broken == nil {
@@ -210,8 +211,8 @@ func resetIfBroken(ctx context.Context) {
 }
 
 // keepConnection leaves in Connection what upgrades it, if that is allowed. Otherwise the backend gets an ordinary
-// request (RFC 9110 section 7.8). In HTTP within an upgraded connection (h2c, TLS), nothing would be decided. Other names
-// in Connection have no effect: a client could remove headers that the proxy in front has set.
+// request (RFC 9110 section 7.8). In HTTP within an upgraded connection (h2c, TLS), nothing would be decided. Other
+// names in Connection have no effect: a client could remove headers that the proxy in front has set.
 func (p *proxy) keepConnection(h http.Header) {
 	upgrade := h["Upgrade"]
 	isUpgrade := len(upgrade) == 1 && httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
@@ -235,12 +236,8 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 	out.Trailer = in.Trailer // which the server completes at the end of the body
 
-	for _, h := range []http.Header{out.Header, out.Trailer} {
-		removeOurs(h)
-		if p.isDirect {
-			maps.DeleteFunc(h, func(key string, _ []string) bool { return isForwarding(key) })
-		}
-	}
+	p.removeForged(out.Header)
+	p.removeForged(out.Trailer)
 	p.setForwarded(in, out)
 	d, _ := ampcors.DecisionFromContext(in.Context())
 	out.Header[proxyHeader] = []string{p.id}
@@ -252,19 +249,16 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// removeOurs removes the headers or trailers of a client that the backend may take for those of the proxy.
-func removeOurs(h http.Header) {
+// removeForged removes the headers or trailers that only this proxy may set and, if no proxy is in front, those that one
+// would set.
+func (p *proxy) removeForged(h http.Header) {
 	for key := range h {
-		if strings.HasPrefix(spelled(key), "ampcors-") {
+		name := spelled(key)
+		isForwarding := name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-")
+		if strings.HasPrefix(name, "ampcors-") || p.isDirect && isForwarding {
 			delete(h, key)
 		}
 	}
-}
-
-// isForwarding reports whether a proxy in front sets a header to say what it knows of the client.
-func isForwarding(key string) bool {
-	name := spelled(key)
-	return name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-")
 }
 
 // setForwarded sets what the backend learns of the client, which the proxy in front may know better.
@@ -449,10 +443,10 @@ func (e *exchange) gotResponse() {
 	}
 }
 
-// A requestBody is the body of a request, which has to go on, and whose trailers are no headers of the proxy.
+// A requestBody is the body of a request, which has to go on.
 type requestBody struct {
 	io.ReadCloser
-	trailer http.Header // complete at the end of the body
+	atEnd func() // is called when all of it is read, and the trailers are there
 
 	mu     sync.Mutex
 	client *http.ResponseController // nil when the handler has returned: it must not be used any more
@@ -464,7 +458,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.setDeadline(time.Time{}) // the server waits for the end of the connection from now on
-		removeOurs(b.trailer)
+		b.atEnd()
 	}
 	if err != nil {
 		b.mu.Lock()

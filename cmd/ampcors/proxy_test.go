@@ -259,6 +259,14 @@ func TestProxyNamesTheCallerAndNobodyElseDoes(t *testing.T) {
 			}
 		}
 	}
+	direct := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, r.Trailer)
+	}, func(c *proxyConfig) { c.isDirect = true })
+	if _, body := direct.raw(t, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+google+"\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n"+
+		"\r\n0\r\nX-Forwarded-For: 192.0.2.1\r\nX-Sum: 1\r\n\r\n"); body != "map[X-Sum:[1]]" {
+		t.Errorf("a trailer, and --direct: %s", body)
+	}
 	for _, announced := range []string{"Trailer: Ampcors-Publisher, X-Sum\r\n", "Trailer: X-Sum\r\n", ""} {
 		_, body := p.raw(t, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+google+"\r\nTransfer-Encoding: chunked\r\n"+announced+
 			"\r\n3\r\nabc\r\n0\r\nAmpcors-Publisher: evil.example\r\nX-Sum: 1\r\n\r\n")
@@ -815,7 +823,7 @@ func TestProxyWithExpectationsAndEarlyHints(t *testing.T) {
 			t.Fatalf("%q, %v", text, err)
 		}
 	}
-	if resp, body := p.raw(t, "POST / HTTP/1.0\r\n"+google+"\r\nContent-Length: 4\r\n\r\nbody"); resp.StatusCode != http.StatusOK || body != "body" {
+	if resp, body := p.raw(t, "POST / HTTP/1.0\r\nExpect: 100-continue\r\n"+google+"\r\nContent-Length: 4\r\n\r\nbody"); resp.StatusCode != http.StatusOK || body != "body" {
 		t.Errorf("HTTP/1.0, which has no 1xx: %s %q", resp.Status, body)
 	}
 }

@@ -120,7 +120,7 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	ci := "\n" + file(t, ".ci/run")
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "authz/README.md", "bench/README.md", "caddy/README.md",
-		"conformance/README.md", "e2e/README.md", "source/README.md", "e2e/source/README.md"} {
+		"conformance/README.md", "docs/proxy.md", "e2e/README.md", "source/README.md", "e2e/source/README.md"} {
 		t.Run(name, func(t *testing.T) {
 			for _, block := range blocks(t, file(t, name), "sh") {
 				if strings.Contains(block, "../ampcors") || strings.HasPrefix(block, "go get ") || strings.HasPrefix(block, "go install ") {

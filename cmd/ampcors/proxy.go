@@ -114,17 +114,19 @@ func (p *proxy) server() *http.Server {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if status, why := p.problem(r); status != 0 {
-		refuse(w, status, why)
-		return
-	}
-	e := &exchange{client: http.NewResponseController(w), isHTTP1: r.ProtoMajor == 1}
+	e := &exchange{client: http.NewResponseController(w), isHTTP1: r.ProtoMajor == 1, header: w.Header()}
 	if r.ContentLength != 0 {
 		e.body = &requestBody{ReadCloser: r.Body, atEnd: func() { p.removeForged(r.Trailer) }, client: e.client}
 		defer e.body.end()
 		e.body.setDeadline(time.Now().Add(stallTimeout)) // also if the request is denied: the server reads the beginning
 	}
-	awaitsContinue := r.Header["Expect"] != nil && e.body != nil && e.isHTTP1 && r.ProtoAtLeast(1, 1)
+	if status, why := p.problem(r); status != 0 {
+		e.endWithoutRest()
+		refuse(w, status, why)
+		return
+	}
+	awaitsContinue := httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue") && e.body != nil &&
+		e.isHTTP1 && r.ProtoAtLeast(1, 1)
 	d, proceed := p.mw.Handle(w, r)
 	if !proceed {
 		return
@@ -132,7 +134,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if awaitsContinue {
 		sendContinue(w)
 	}
-	p.keepConnection(r.Header)
+	p.keepConnection(r)
 	ctx := context.WithValue(ampcors.ContextWithDecision(r.Context(), d), exchangeKey{}, e)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: e.gotConn, GotFirstResponseByte: e.gotResponse})
 	if !r.ProtoAtLeast(1, 1) {
@@ -143,7 +145,6 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer writer.end()
 		w = writer
 	}
-	e.header = w.Header()
 	next := p.guarded
 	if !d.Allowed { // with reportOnly, the backend's own CORS headers must stay
 		next = p.forward
@@ -213,9 +214,9 @@ func resetIfBroken(ctx context.Context) {
 // keepConnection leaves in Connection what upgrades it, if that is allowed. Otherwise the backend gets an ordinary
 // request (RFC 9110 section 7.8). In HTTP within an upgraded connection (h2c, TLS), nothing would be decided. Other
 // names in Connection have no effect: a client could remove headers that the proxy in front has set.
-func (p *proxy) keepConnection(h http.Header) {
-	upgrade := h["Upgrade"]
-	isUpgrade := len(upgrade) == 1 && httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
+func (p *proxy) keepConnection(r *http.Request) {
+	h, upgrade := r.Header, r.Header["Upgrade"]
+	isUpgrade := r.ProtoAtLeast(1, 1) && len(upgrade) == 1 && httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
 	isAsked := func(name string) bool { return strings.EqualFold(name, upgrade[0]) }
 	if isUpgrade && slices.ContainsFunc(p.upgrades, isAsked) {
 		h["Connection"] = []string{"Upgrade"}
@@ -417,8 +418,8 @@ type exchange struct {
 	isHTTP1       bool
 	header        http.Header  // of the response
 	body          *requestBody // nil if there is none
-	backend       *backendConn // set by gotConn
-	written       int64        // to it, before the request
+	backend       *backendConn // set by gotConn, if the connection had a request before
+	written       int64        // to it, before this request
 	isUnsolicited atomic.Bool  // the response began before the request was written: it belongs to an earlier one
 }
 
@@ -431,7 +432,8 @@ func (e *exchange) endWithoutRest() {
 }
 
 func (e *exchange) gotConn(info httptrace.GotConnInfo) {
-	if conn, ok := info.Conn.(*backendConn); ok {
+	e.backend = nil
+	if conn, ok := info.Conn.(*backendConn); ok && info.Reused {
 		e.backend, e.written = conn, conn.written.Load()
 		conn.begins.Store(true)
 	}

@@ -90,6 +90,17 @@ func (c *backendConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Close ends the wait of a Write.
+func (c *backendConn) Close() error {
+	c.note(false, true)
+	return c.Conn.Close()
+}
+
+// CloseWrite passes on that the client of an upgraded connection sends no more.
+func (c *backendConn) CloseWrite() error {
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // of a patientConn or of TLS
+}
+
 func (c *backendConn) note(isReading, isBroken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

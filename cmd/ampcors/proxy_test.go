@@ -384,6 +384,7 @@ func TestProxyRefusesWhatIsNoRequestForABackend(t *testing.T) {
 		ran    int32
 	}{
 		"CONNECT":                     {"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n" + google + "\r\n\r\n", 405, 0},
+		"CONNECT without its body":    {"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\nContent-Length: 10\r\n\r\n", 405, 0},
 		"a URL without a path":        {"GET http:foo HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
 		"OPTIONS *":                   {"OPTIONS * HTTP/1.1\r\nHost: a\r\n" + evil + "\r\n\r\n", 200, 0}, // by net/http itself
 		"TRACE":                       {"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 403, 0},
@@ -419,7 +420,9 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int32
 	p := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
-		opened.Add(1)
+		if opened.Add(1); r.Header.Get("Upgrade") == "" {
+			return
+		}
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -429,6 +432,7 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Methods: X\r\n\r\n")
 		_ = rw.Flush()
 		_, _ = io.Copy(conn, rw) // it repeats what it gets
+		_, _ = io.WriteString(conn, "goodbye")
 	})
 	const handshake = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
 	if resp, _ := p.raw(t, handshake+evil+"\r\n\r\n"); resp.StatusCode != http.StatusForbidden || opened.Load() != 0 {
@@ -451,6 +455,16 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 		if got, err := reader.ReadString('\n'); got != text || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
+	}
+	// The client ends its side, and still gets what the backend says then.
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(reader); string(got) != "goodbye" || err != nil {
+		t.Errorf("after the end of the client's side: %q, %v", got, err)
+	}
+	if resp, _ := p.raw(t, strings.Replace(handshake, "HTTP/1.1", "HTTP/1.0", 1)+google+"\r\n\r\n"); resp.StatusCode == http.StatusSwitchingProtocols {
+		t.Error("a connection of HTTP/1.0 is upgraded")
 	}
 }
 
@@ -790,6 +804,7 @@ func TestProxyWritesOnlyToAQuietConnection(t *testing.T) {
 			"it reads soon":     {func(c *backendConn) { go func() { time.Sleep(untilQuiet / 2); c.Read(make([]byte, 1)) }() }, untilQuiet / 2, false},
 			"it has bytes left": {func(c *backendConn) {}, untilQuiet, true},
 			"it is broken":      {func(c *backendConn) { c.Conn.SetReadDeadline(time.Now()); c.Read(make([]byte, 1)) }, 0, true},
+			"it is closed":      {func(c *backendConn) { time.AfterFunc(1, func() { c.Close() }) }, 1, true},
 			"it is broken, later": {func(c *backendConn) {
 				c.Conn.SetReadDeadline(time.Now())
 				time.AfterFunc(1, func() { c.Read(make([]byte, 1)) })
@@ -804,7 +819,7 @@ func TestProxyWritesOnlyToAQuietConnection(t *testing.T) {
 			if _, err := c.Write([]byte("GET")); (err != nil) != test.fails || time.Since(begun) != test.after {
 				t.Errorf("%s: %v after %v", name, err, time.Since(begun))
 			}
-			if _, err := c.Write([]byte("more")); err != nil { // of the same request
+			if _, err := c.Write([]byte("more")); err != nil && name != "it is closed" { // of the same request
 				t.Errorf("%s: %v", name, err)
 			}
 			client.Close()

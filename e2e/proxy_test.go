@@ -273,12 +273,12 @@ func TestAThousandSlowConnections(t *testing.T) {
 		isPassedOn   bool
 		isReadAtOnce bool
 	}{
-		"headers that do not end":      {send: "GET / HTTP/1.1\r\n" + page},
-		"events":                       {send: "GET / HTTP/1.1\r\n" + page + "\r\n", isPassedOn: true},
-		"uploads that do not go on":    {send: "POST / HTTP/1.1\r\n" + page + "Content-Length: 1000000\r\n\r\nabc", isPassedOn: true},
-		"denied uploads that go no on": {send: "POST / HTTP/1.1\r\nHost: a\r\nOrigin: " + evil + "\r\nContent-Length: 1000000\r\n\r\nabc"},
-		"requests on idle keep-alive":  {send: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + evil + "\r\n\r\n", isReadAtOnce: true},
-		"nothing":                      {},
+		"headers that do not end":     {send: "GET / HTTP/1.1\r\n" + page},
+		"events":                      {send: "GET / HTTP/1.1\r\n" + page + "\r\n", isPassedOn: true},
+		"uploads that do not go on":   {send: "POST / HTTP/1.1\r\n" + page + "Content-Length: 1000000\r\n\r\nabc", isPassedOn: true},
+		"denied uploads that stop":    {send: "POST / HTTP/1.1\r\nHost: a\r\nOrigin: " + evil + "\r\nContent-Length: 1000000\r\n\r\nabc"},
+		"requests on idle keep-alive": {send: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: " + evil + "\r\n\r\n", isReadAtOnce: true},
+		"nothing":                     {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr, process := startServeProxy(t, program, backend, config())
@@ -321,7 +321,7 @@ func residentKiB(t *testing.T, process *exec.Cmd) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.Process.Pid))
 	if err != nil {
-		t.Skip("the memory of a process is read as Linux shows it")
+		servertest.Missing(t, "run it on Linux, which shows the memory of a process in /proc")
 	}
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
 	if m == nil {

@@ -354,9 +354,12 @@ func refuse(w http.ResponseWriter, status int, why string) {
 	http.Error(w, http.StatusText(status)+": "+why, status)
 }
 
+// maxForeign is how many bytes of an error are logged: it may have what the other side sent.
+const maxForeign = 300
+
 // causeOf returns an error about the backend in the words of the flags.
 func (p *proxy) causeOf(err error) string {
-	text := err.Error()
+	text := cut(err.Error(), maxForeign)
 	unknown, host := x509.UnknownAuthorityError{}, x509.HostnameError{}
 	switch {
 	case errors.As(err, &unknown):
@@ -389,7 +392,7 @@ type backendErrors struct{ *proxy }
 func (e backendErrors) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	text = strings.TrimPrefix(text, "httputil: ReverseProxy read error during body copy: ")
-	e.failures.note("a response of the backend broke off, and so did the client's", text)
+	e.failures.note("a response of the backend broke off, and so did the client's", cut(text, maxForeign))
 	return len(line), nil
 }
 
@@ -397,7 +400,7 @@ func (e backendErrors) Write(line []byte) (int, error) {
 type clientErrors struct{ *proxy }
 
 func (e clientErrors) Write(line []byte) (int, error) {
-	e.failures.note("a connection of a client failed", strings.TrimSpace(string(line)))
+	e.failures.note("a connection of a client failed", cut(strings.TrimSpace(string(line)), maxForeign))
 	return len(line), nil
 }
 

@@ -76,7 +76,7 @@ type furtherFailures struct {
 	cause  string // of the last one
 }
 
-// note notes a failure. kind is one of few texts.
+// note notes a failure. kind is one of few texts. cause is written as it is: the caller cuts foreign text.
 func (l *failureLog) note(kind, cause string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *failureLog) note(kind, cause string) {
 		l.further = make(map[string]*furtherFailures)
 	}
 	l.further[kind] = new(furtherFailures)
-	l.log.Error("ampcors: "+kind, "cause", cut(cause, 500))
+	l.log.Error("ampcors: "+kind, "cause", cause)
 	time.AfterFunc(failuresEvery, func() { l.report(kind) })
 }
 
@@ -109,7 +109,6 @@ func (l *failureLog) report(kind string) {
 		return
 	}
 	l.further[kind] = new(furtherFailures)
-	cause := cut(further.cause, 500)
-	l.log.Error("ampcors: "+kind, "cause", cause, "further_failures", further.number, "in", failuresEvery)
+	l.log.Error("ampcors: "+kind, "cause", further.cause, "further_failures", further.number, "in", failuresEvery)
 	time.AfterFunc(failuresEvery, func() { l.report(kind) })
 }

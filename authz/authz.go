@@ -17,6 +17,7 @@
 //	X-Ampcors-Status: 200            what the status is or, for nginx, should be
 //	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]
 //	X-Ampcors-Publisher: example.com only if it is known
+//	X-Ampcors-Request: 4bf9…         nginx's number of the request: with it, the answer is permission for this request
 //
 // If Envoy asks, and the publisher of a request that may go on is not known, the answer also has
 // X-Envoy-Auth-Headers-To-Remove: the backend must not get an X-Ampcors-Publisher from the client.
@@ -89,6 +90,10 @@ const (
 const (
 	methodHeader = "X-Original-Method" // of nginx: the method of the client's request
 	proxyHeader  = "X-Ampcors-Proxy"   // of Envoy: its name
+
+	// Of nginx: the number of the client's request. The answer repeats it, so that nginx can tell it from the answer of
+	// another server, and from one to another request.
+	requestHeader = "X-Ampcors-Request"
 )
 
 // New returns a handler that answers a proxy with the decisions of mw.
@@ -114,6 +119,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if len(methods) != 1 || methods[0] == "" {
 			denyProxy(w, "no_method", "The proxy must set "+methodHeader+" once.")
 			return
+		}
+		if number := r.Header.Get(requestHeader); number != "" {
+			w.Header().Set(requestHeader, number)
 		}
 		r = r.Clone(r.Context()) // the server may use it again
 		r.Method = methods[0]

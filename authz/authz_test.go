@@ -216,3 +216,20 @@ func TestNewChecksItsArguments(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// nginx takes an answer for permission only if it has the number of the request, which no other server and no cache can know.
+func TestTheAnswerHasTheNumberOfTheRequest(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, config(), authz.NGINX)
+	for _, origin := range []string{mwtest.CacheOrigin, mwtest.EvilOrigin} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Origin", origin)
+		r.Header.Set("X-Original-Method", "GET")
+		r.Header.Set("X-Ampcors-Request", "4bf92f3577b34da6")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("X-Ampcors-Request"); got != "4bf92f3577b34da6" {
+			t.Errorf("%s: %q", origin, got)
+		}
+	}
+}

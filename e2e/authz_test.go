@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/fcgi"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -17,26 +18,35 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// startAuthzNginx starts nginx with the configuration of package authz, and with others.
-func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (addr string) {
+// authzSite returns the configuration of package authz with other addresses, and what a location of it has that leads to the backend.
+func authzSite(t testing.TB, authz, backend, addr string) (site, location string) {
 	t.Helper()
 	data, err := os.ReadFile("../authz/nginx.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	location, err := filepath.Abs("../authz/ampcors-location.conf")
+	include, err := filepath.Abs("../authz/ampcors-location.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr = servertest.FreeAddress(t)
-	site := strings.Replace(string(data), "include ampcors-location.conf;", "include "+location+";", 1)
-	site = strings.Replace(site, "\tlocation /", "\tlocation /second/ {\n\t\tinclude "+location+";\n\t\tproxy_pass http://backend;\n\t}\n\tlocation /", 1)
+	site = strings.Replace(string(data), "include ampcors-location.conf;", "include "+include+";", 1)
 	for old, now := range map[string]string{"127.0.0.1:9000": authz, "127.0.0.1:3000": backend, "127.0.0.1:8080": addr} {
 		if strings.Count(site, old) != 1 {
 			t.Fatalf("%s is not once in the configuration", old)
 		}
 		site = strings.ReplaceAll(site, old, now)
 	}
+	_, location, _ = strings.Cut(site, "\tlocation / {")
+	location, _, _ = strings.Cut(location, "}")
+	return site, location
+}
+
+// startAuthzNginx starts nginx with the configuration of package authz, and with others.
+func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (addr string) {
+	t.Helper()
+	addr = servertest.FreeAddress(t)
+	site, location := authzSite(t, authz, backend, addr)
+	site = strings.Replace(site, "\tlocation /", "\tlocation /second/ {"+location+"}\n\tlocation /", 1)
 	for i, other := range others {
 		if format, log, ok := strings.Cut(other, "\naccess_log "); ok { // it is for the server
 			others[i], site = "", format+"\n"+strings.Replace(site, "\tlisten ", "\taccess_log "+log+"\tlisten ", 1)
@@ -213,5 +223,70 @@ func TestNginxWhileAuthzIsDown(t *testing.T) {
 				t.Errorf("%s %v, and the backend was asked %d times", resp.Status, resp.Header, asked.Load()-before)
 			}
 		})
+	}
+}
+
+// A second way to the backend in one location is an error, because ampcors's answer would not decide on it.
+func TestNginxRefusesASecondWayInALocation(t *testing.T) {
+	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
+	for _, line := range []string{
+		"proxy_pass http://127.0.0.1:3;", "fastcgi_pass 127.0.0.1:3;", "uwsgi_pass 127.0.0.1:3;", "scgi_pass 127.0.0.1:3;", "grpc_pass 127.0.0.1:3;",
+		"set $memcached_key $uri; memcached_pass 127.0.0.1:3;", "auth_request /login;", "proxy_cache api;", "proxy_store on;", "satisfy any;",
+		"mirror /copy;", "proxy_intercept_errors on;", "recursive_error_pages on;", "proxy_method POST;", "proxy_pass_request_headers off;", "",
+	} {
+		site, _ := authzSite(t, "127.0.0.1:1", "127.0.0.1:2", servertest.FreeAddress(t))
+		dir := t.TempDir()
+		file := filepath.Join(dir, "nginx.conf")
+		writeFiles(t, map[string]string{file: "pid " + dir + "/pid;\nevents {}\nhttp {\nproxy_cache_path " + dir + "/cache keys_zone=api:1m;\n" +
+			strings.Replace(site, "include /", line+"\ninclude /", 1) + "}\n"})
+		out, err := exec.CommandContext(t.Context(), path, "-t", "-p", dir, "-c", file).CombinedOutput()
+		if isRefused := err != nil && strings.Contains(string(out), "is duplicate"); isRefused != (line != "") {
+			t.Errorf("%q: %v %s", line, err, out)
+		}
+	}
+}
+
+// A server of nginx behind nginx.conf keeps its login and its cache, which has an answer for each publisher.
+func TestAServerBehindNginxConf(t *testing.T) {
+	handler, err := authz.New(gatewaytest.NewMiddleware(t), authz.NGINX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../authz/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	login := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Cookie") == "" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	api := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Vary", "Ampcors-Publisher")
+		fmt.Fprint(w, r.Header.Get("Ampcors-Publisher"))
+	}))
+	behind := servertest.FreeAddress(t)
+	server := strings.NewReplacer("127.0.0.1:3000", behind, "127.0.0.1:3001", api, "127.0.0.1:4180", login).Replace(
+		block(t, string(readme), "<!-- behind: a test runs what follows -->\n", "nginx"))
+	nginx := startAuthzNginx(t, serve(t, handler), behind, server)
+	for _, test := range []struct {
+		origin, cookie, want string
+		status, runs         int
+	}{
+		{"https://www-example-com.cdn.ampproject.org", "", "", 401, 0},
+		{"https://www-example-com.cdn.ampproject.org", "a=b", "www.example.com", 200, 1},
+		{"https://sport-news-example.cdn.ampproject.org", "a=b", "sport.news.example", 200, 1},
+		{"https://www-example-com.cdn.ampproject.org", "a=b", "www.example.com", 200, 0},
+		{"https://www-evil-example.cdn.ampproject.org", "a=b", "", 403, 0},
+	} {
+		before := asked.Load()
+		resp, body := send(t, "GET", "http://"+nginx+"/a", map[string]string{"Origin": test.origin, "Cookie": test.cookie, "Ampcors-Publisher": "forged.example"})
+		origin := resp.Header.Get("Access-Control-Allow-Origin")
+		if resp.StatusCode != test.status || test.status == 200 && body != test.want || int(asked.Load()-before) != test.runs ||
+			(origin == test.origin) != (test.status != 403) {
+			t.Errorf("%+v: %s %q, Access-Control-Allow-Origin: %q, the backend ran %d times", test, resp.Status, body, origin, asked.Load()-before)
+		}
 	}
 }

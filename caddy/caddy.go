@@ -73,18 +73,28 @@ type Handler struct {
 	// "Ampcors-Publisher". What the client sends in it is removed. If empty, no header is set.
 	PublisherHeader string `json:"publisher_header,omitempty"`
 
+	// What a denied request gets. The default is a line of text with the reason.
+	Denied *Denial `json:"denied,omitempty"`
+
 	// The value of the metrics' label "handler". Handlers with the same name are counted
 	// together.
 	Name string `json:"name,omitempty"`
 
 	mw         *ampcors.Middleware
-	chooses    sync.Once
-	choice     pathChoice // set by chooses
 	reportOnly bool
 	source     *pooledSource // nil without a source
 	watcher    *configfile.Watcher
 	stop       func() // ends what runs in the background
 	unregister func()
+}
+
+// A Denial is the response to a denied request. Its status and its other headers are always those of ampcors.
+type Denial struct {
+	// The body. Placeholders are replaced, such as {http.ampcors.reason}.
+	Body string `json:"body"`
+
+	// The default is text/plain; charset=utf-8.
+	ContentType string `json:"content_type,omitempty"`
 }
 
 // CaddyModule implements caddy.Module.
@@ -94,7 +104,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision implements caddy.Provisioner. Errors of the configuration are errors of package configfile.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	if err := checkOrder(ctx); err != nil {
+	if err := checkPlace(ctx); err != nil {
 		return err
 	}
 	if err := checkPublisherHeader(h.PublisherHeader); err != nil {
@@ -113,7 +123,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if h.source != nil {
 			cfg.Source = h.source.Source
 		}
-		cfg.Denied = deny
+		cfg.Denied = h.deny
 	}
 	var err error
 	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger().With("handler", h.Name)}); err != nil {
@@ -213,9 +223,6 @@ func (h *Handler) inline() configfile.Inline {
 // configuration in memory for minutes, and the list may be long.
 var dropAfter = 10 * time.Second
 
-// denyAll is a deny-all policy: it answers each Origin with 503.
-var denyAll = ampcors.Config{Source: new(source.Source), Denied: deny}
-
 // Cleanup implements caddy.CleanerUpper. For ten seconds, listed publishers are still allowed, and
 // publishers from the source are if another handler keeps it open.
 func (h *Handler) Cleanup() error {
@@ -229,35 +236,22 @@ func (h *Handler) Cleanup() error {
 		h.source.release()
 	}
 	if h.mw != nil {
-		time.AfterFunc(dropAfter, func() { _ = h.mw.Reconfigure(denyAll) }) // it is valid
+		denyAll := ampcors.Config{Source: new(source.Source), Denied: h.deny} // it answers each Origin with 503
+		time.AfterFunc(dropAfter, func() { _ = h.mw.Reconfigure(denyAll) })   // it is valid
 	}
 	return nil
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if caddyhttp.GetVar(r.Context(), isDecided) != nil {
-		return caddyhttp.Error(http.StatusInternalServerError, errTwice)
-	}
-	if h.dependsOnPath(r) {
-		if problem := h.choice.problem(originalURL(r)); problem != "" {
-			h.dropForged(r) // error routes may pass the request on
-			return denyPath(w, r, problem)
-		}
-	}
 	d, proceed := h.mw.Handle(w, r)
 	h.tell(r, d)
 	switch {
-	case !proceed && d.Allowed: // a preflight
-		return nil
-	case !proceed && handlesErrors(r):
-		return caddyhttp.Error(d.StatusCode(), errors.New("ampcors: "+d.Reason.String()))
-	case !proceed: // deny has answered
+	case !proceed: // a preflight, or denied: both are answered. An error would lead a denied request to handle_errors, and further
 		return nil
 	case h.reportOnly: // the CORS headers of the handlers behind it must stay
 		return next.ServeHTTP(w, r)
 	}
-	caddyhttp.SetVar(r.Context(), isDecided, true)
 	var err error
 	guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err = next.ServeHTTP(w, r)
@@ -265,46 +259,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// denyPath answers a request whose path decides, and may be read differently by the backend.
-func denyPath(w http.ResponseWriter, r *http.Request, problem string) error {
-	const reason = "malformed_path"
-	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Set(zap.Dict("ampcors", zap.Bool("allowed", false), zap.String("reason", reason)))
+// deny answers a denied request.
+func (h *Handler) deny(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
+	contentType, body := "text/plain; charset=utf-8", fmt.Sprintf("%s: %s\n", http.StatusText(d.StatusCode()), d.Reason)
+	if h.Denied != nil {
+		if h.Denied.ContentType != "" {
+			contentType = h.Denied.ContentType
+		}
+		body = h.Denied.Body
+		if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+			setPlaceholders(placeholders, d)
+			body = placeholders.ReplaceKnown(body, "")
+		}
 	}
-	if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		placeholders.Set("http.ampcors.publisher", "")
-		placeholders.Set("http.ampcors.reason", reason)
-	}
-	err := fmt.Errorf("ampcors: %s: the path has %s, which servers read differently, and routes choose this handler by the path; want a path without it, "+
-		"or ampcors outside of such routes", reason, problem)
-	w.Header().Add("Vary", "Origin")
-	w.Header().Set("Cache-Control", "no-store")
-	if handlesErrors(r) {
-		return caddyhttp.Error(http.StatusBadRequest, err)
-	}
-	http.Error(w, err.Error(), http.StatusBadRequest)
-	return nil
-}
-
-// deny answers a denied request with the text of the other front ends, unless handle_errors will.
-func deny(w http.ResponseWriter, r *http.Request, d ampcors.Decision) {
-	if handlesErrors(r) {
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(d.StatusCode())
-	_, _ = fmt.Fprintf(w, "%s: %s\n", http.StatusText(d.StatusCode()), d.Reason) // an error means that the connection is broken
+	_, _ = io.WriteString(w, body) // an error means that the connection is broken
 }
 
-// handlesErrors reports whether the server has routes for errors.
-func handlesErrors(r *http.Request) bool {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return ok && server.Errors != nil && len(server.Errors.Routes) > 0
+// setPlaceholders gives the decision to the placeholders.
+func setPlaceholders(placeholders *caddy.Replacer, d ampcors.Decision) {
+	placeholders.Set("http.ampcors.publisher", d.Publisher)
+	placeholders.Set("http.ampcors.reason", d.Reason.String())
 }
-
-// isDecided is a variable of a request that a handler has let through.
-const isDecided = "ampcors.is_decided"
 
 // tell gives the decision to the log, the other handlers and the backend.
 func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
@@ -312,8 +290,7 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 		extra.Set(zap.Object("ampcors", decision{d}))
 	}
 	if placeholders, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		placeholders.Set("http.ampcors.publisher", d.Publisher)
-		placeholders.Set("http.ampcors.reason", d.Reason.String())
+		setPlaceholders(placeholders, d)
 	}
 	if h.PublisherHeader == "" {
 		return

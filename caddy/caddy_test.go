@@ -244,7 +244,7 @@ func TestTheListIsFollowed(t *testing.T) {
 	}
 	write("other.example\n")
 	// The second handler has no list.
-	s := newServer(t, "\thandle /other {\n\t\tampcors www.example.com\n\t}\n\thandle {\n\t\tampcors {\n\t\t\tpublishers_file "+list+"\n\t\t}\n\t\trespond ok\n\t}")
+	s := newServer(t, "\tampcors {\n\t\tpublishers_file "+list+"\n\t}\n\trespond ok\n}\nhttp://other.localhost:81 {\n\tampcors www.example.com")
 	inForce := func() (applied, ok float64) {
 		ctx := caddy.ActiveContext()
 		families, err := ctx.GetMetricsRegistry().Gather()
@@ -355,9 +355,8 @@ func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 	}
 }
 
-// With a matcher of paths, backends that read these paths as /api/x get requests that nothing has
-// decided, so it is an error, and only handle can have one. Without one, all are decided.
-func TestAMatcherOfPathsIsBypassed(t *testing.T) {
+// A matcher of the directive is an error, with its line. "*" is Caddy's own for all requests.
+func TestTheDirectiveTakesNoMatcher(t *testing.T) {
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://localhost {\n\tampcors /api/* {\n\t\tpublishers www.example.com\n\t}\n\trespond ok\n}\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "has a matcher") ||
 		!strings.Contains(err.Error(), "want one ampcors with all publishers and a publisher_header, which the backend compares") ||
@@ -370,42 +369,38 @@ func TestAMatcherOfPathsIsBypassed(t *testing.T) {
 			t.Errorf("%s: %v", directive, err)
 		}
 	}
-	ok := backend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	for directive, want := range map[string]int{
-		"handle /api/* {\n\t\tampcors www.example.com\n\t}": http.StatusOK, // and a handle without ampcors behind it
-		"ampcors * {\n\t\tpublishers www.example.com\n\t}":  http.StatusForbidden,
-		"ampcors www.example.com":                           http.StatusForbidden,
-	} {
-		isBypassed(t, newServer(t, "\t"+directive+"\n\treverse_proxy "+ok), directive, want)
+	for _, directive := range []string{"ampcors * {\n\t\tpublishers www.example.com\n\t}", "ampcors www.example.com"} {
+		s := newServer(t, "\t"+directive+"\n\trespond ok")
+		for _, path := range []string{"/", "/x/..;/api/x", "/api;/x", `/\api/x`, "/x/..%5capi/x", "//a", "/%252f"} {
+			if resp, _ := s.raw("POST", path, "Origin: "+evil); resp.StatusCode != http.StatusForbidden {
+				t.Errorf("%s, %s: %s", directive, path, resp.Status)
+			}
+		}
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
 	}
-	// The last block of the README lets nothing through.
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, site, _ := strings.Cut(string(text), "<!-- handle: a test runs what follows -->\n```caddyfile\nhttp://localhost:8080 {\n")
-	site, _, _ = strings.Cut(site, "\n}\n```")
-	s := newServer(t, strings.NewReplacer("localhost:3000", ok, "/news/", "/api/").Replace(site))
-	isBypassed(t, s, "the README", http.StatusNotFound)
 }
 
-// isBypassed sends paths that some backends read as /api/x, from a page that is not allowed.
-func isBypassed(t *testing.T, s *server, directive string, want int) {
-	t.Helper()
-	for _, path := range []string{"/x/..;/api/x", "/api;/x", `/\api/x`, "/x/..%5capi/x"} {
-		conn, err := net.Dial("tcp", s.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nContent-Length: 0\r\n\r\n", path, s.addr, evil)
-		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != want {
-			t.Errorf("%.20s, %s: %v, %v; want %d", directive, path, resp, err, want)
-		}
+// raw sends a request with a path that no client changes.
+func (s *server) raw(method, path, header string) (*http.Response, string) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	if err := caddy.Stop(); err != nil {
-		t.Error(err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n%s\r\n\r\n", method, path, s.addr, header)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		s.t.Fatalf("%s: %v", path, err)
 	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatalf("%s: %v", path, err)
+	}
+	return resp, string(body)
 }
 
 // What Caddy's own directives do to CORS headers and Vary is undone too.
@@ -427,34 +422,48 @@ func TestTheDirectiveHeaderCannotChangeTheDecidedHeaders(t *testing.T) {
 	}
 }
 
-// Two handlers for one request are an error, and not a mix of two policies: of the configuration if all requests come to both, else of those that do.
-func TestTwoHandlersDoNotMix(t *testing.T) {
-	s := newServer(t, `	route {
-		@here method GET
-		route @here {
-			ampcors www.example.com {
-				credentialed
-			}
-		}
-		ampcors www.example.com
-		respond ok
-	}`)
-	if status, _, body := s.get(cached); status != http.StatusInternalServerError || body == "ok" {
-		t.Error(status, body)
-	}
-	const twice, behind = "two handlers", "is behind a handler"
+// Each request of a site must surely come to the handler, first, and once. What cannot be read from the configuration is an error.
+func TestThePlaceOfTheHandler(t *testing.T) {
+	s := newServer(t, "ampcors www.example.com\nrespond ok")
+	const (
+		twice   = "two handlers"
+		matched = "ampcors is behind a matcher (path), and other requests would reach the backend without a decision; want ampcors first in its site"
+		kept    = " is in front of ampcors, and may answer a request, or pass it on, without a decision; want ampcors first in its site"
+	)
 	for directives, want := range map[string][2]string{
-		"ampcors www.example.com\nampcors www.example.org\n":                                                                 {twice, "(at :"},
-		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                            {twice, "path [\"/shop/*\"])"},
-		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                           {twice, "(at :"},
-		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nroute {\nampcors a.example\nampcors b.example\n}\n}":        {twice, "(at :"},
-		"route {\nreverse_proxy localhost:1\nampcors a.example\n}":                                                           {behind, "(at :"},
-		"handle /a/* {\nroute {\nrespond ok\nampcors a.example\n}\n}":                                                        {behind, "path [\"/a/*\"])"},
-		"route {\nreverse_proxy /files/* localhost:1\nampcors a.example\n}":                                                  {},
-		"handle /news/* {\nampcors www.example.com\n}\nhandle {\nampcors www.example.org\n}\n":                               {},
-		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                             {},
-		"ampcors a.example\n}\nhttp://other.localhost:80 {\nampcors b.example":                                               {},
-		"ampcors a.example\n}\nhttp://other.localhost:80, http://other.localhost:81 {\nampcors b.example\nampcors c.example": {twice, "host [\"other.localhost\"]"},
+		"ampcors www.example.com\nampcors www.example.org\n":                                                                                                               {twice, "(at :"},
+		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                                                                          {twice, "path [\"/shop/*\"])"},
+		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                                                                         {twice, "(at :"},
+		"ampcors a.example\nreverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                       {twice, "(at :"},
+		"handle /news/* {\nampcors www.example.com\n}\n":                                                                                                                   {matched, "path [\"/news/*\"])"},
+		"handle_path /news/* {\nampcors www.example.com\n}\n":                                                                                                              {matched, "path [\"/news/*\"])"},
+		"route {\nuri strip_prefix /api\nhandle /news/* {\nampcors a.example\n}\n}":                                                                                        {matched, "path [\"/news/*\"])"},
+		"@q query tenant=a\nhandle @q {\nampcors a.example\n}":                                                                                                             {"(query)", "(at :"},
+		"@m method GET\nhandle @m {\nampcors a.example\n}":                                                                                                                 {"(method)", "(at :"},
+		"@m not path /x\nhandle @m {\nampcors a.example\n}":                                                                                                                {"(not)", "(at :"},
+		"handle {\nrespond /x ok\n}\nhandle {\nampcors a.example\n}":                                                                                                       {kept, "(at :"},
+		"handle /x/* {\nheader A b\n}\nhandle {\nampcors a.example\n}":                                                                                                     {"another handle" + kept, "(at :"},
+		"route {\nreverse_proxy localhost:1\nampcors a.example\n}":                                                                                                         {"reverse_proxy" + kept, "(at :"},
+		"route {\nreverse_proxy /files/* localhost:1\nampcors a.example\n}":                                                                                                {"reverse_proxy" + kept, "(at :"},
+		"route {\nhandle /shop/* {\nrespond no 404\n}\nampcors a.example\n}":                                                                                               {"static_response" + kept, "(at :"},
+		"route {\nforward_auth localhost:1 {\nuri /\n}\nampcors a.example\n}":                                                                                              {"reverse_proxy" + kept, "(at :"},
+		"route {\nerror /x 404\nampcors a.example\n}":                                                                                                                      {"error" + kept, "(at :"},
+		"route {\ninvoke named\nampcors a.example\n}\n}\n&(named) {\nrespond ok":                                                                                           {"invoke" + kept, "(at :"},
+		"invoke named\n}\n&(named) {\nampcors a.example":                                                                                                                   {`in the named route "named"`, "first in its site"},
+		"respond ok\nhandle_errors {\nampcors a.example\n}":                                                                                                                {"in handle_errors", "first in its site"},
+		"reverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                                          {"in a part of reverse_proxy", "(at :"},
+		"route {\nintercept {\nhandle_response {\nampcors a.example\n}\n}\nrespond ok\n}":                                                                                  {"in a part of intercept", "(at :"},
+		"respond ok\n}\nhttp://other.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://other.localhost:80 {\nampcors a.example":                                   {"reverse_proxy" + kept, "host [\"other.localhost\"]"},
+		"respond ok\n}\nhttp://other.localhost:80/api/* {\nampcors a.example":                                                                                              {matched, "(at :80"},
+		"respond ok\n}\nhttp://b.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://c.localhost:80 {\nampcors a.example":                                           {},
+		"@b host b.localhost\nhandle @b {\nampcors a.example\n}\n":                                                                                                         {},
+		"route {\n@b host b.localhost\nhandle @b {\nreverse_proxy localhost:1\n}\nampcors a.example\n}\n":                                                                  {},
+		"route {\nheader A b\nrewrite /x/* /y\nuri strip_prefix /z\nvars a b\nencode\nmap {path} {p} {\ndefault a\n}\nrequest_body {\nmax_size 1\n}\nampcors a.example\n}": {},
+		"handle {\nampcors www.example.com\nrespond ok\n}\n":                                                                                                               {},
+		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                                                                           {},
+		"ampcors a.example\n}\nhttp://other.localhost:80 {\nampcors b.example":                                                                                             {},
+		"ampcors a.example\nhandle /x/* {\nrespond ok\n}\n}\n*.localhost:8443, https://b.localhost:8443 {\nampcors b.example":                                              {},
+		"ampcors a.example\n}\nhttp://other.localhost:80, http://other.localhost:81 {\nampcors b.example\nampcors c.example":                                               {twice, "host [\"other.localhost\"]"},
 	} {
 		var config caddy.Config
 		if err := json.Unmarshal(s.config("http", directives), &config); err != nil {
@@ -508,25 +517,48 @@ func TestARequestThatComesTooLate(t *testing.T) {
 	})
 }
 
-// A denial is an error with a status and a text, so that handle_errors can answer it.
-func TestADenialIsAnError(t *testing.T) {
-	s := newServer(t, `	ampcors www.example.com {
+// A denied request gets its response at once: no error route sees it, which could pass it on. The response can be another one.
+func TestADenialIsAnAnswer(t *testing.T) {
+	var ran atomic.Int32
+	failover := backend(t, func(http.ResponseWriter, *http.Request) { ran.Add(1) })
+	for option, bodies := range map[string][2]string{
+		"": {"Forbidden: publisher_not_allowed\n", "Service Unavailable: source_unavailable\n"},
+		"denied `{\"error\": \"{http.ampcors.reason}\", \"a\": {}}` application/json": {`{"error": "publisher_not_allowed", "a": {}}`,
+			`{"error": "source_unavailable", "a": {}}`},
+	} {
+		s := newServer(t, `	log
+	ampcors www.example.com {
 		source fake errors
+		`+option+`
 	}
 	respond ok
 	handle_errors {
-		respond "{err.status_code} {err.message} for {http.ampcors.reason}"
+		reverse_proxy `+failover+`
 	}`)
-	for origin, want := range map[string]string{
-		evil: "403 ampcors: publisher_not_allowed for publisher_not_allowed",
-		"https://down-example.cdn.ampproject.org": "503 ampcors: source_unavailable for source_unavailable",
-	} {
-		resp := s.do("GET", origin)
-		body := read(t, resp)
-		if status := strconv.Itoa(resp.StatusCode); body != want || !strings.HasPrefix(want, status) ||
-			resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Vary") != "Origin" {
-			t.Errorf("%s: %s %q, %v; want %q", origin, status, body, resp.Header, want)
+		for origin, want := range map[string]string{evil: bodies[0], "https://down-example.cdn.ampproject.org": bodies[1]} {
+			resp := s.do("POST", origin)
+			body := read(t, resp)
+			status, kind := http.StatusForbidden, "text/plain; charset=utf-8"
+			if origin != evil {
+				status = http.StatusServiceUnavailable
+			}
+			if option != "" {
+				kind = "application/json"
+			}
+			if resp.StatusCode != status || body != want || resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Vary") != "Origin" ||
+				resp.Header.Get("Content-Type") != kind || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: %s %q, %v; want %q", origin, resp.Status, body, resp.Header, want)
+			}
 		}
+		if log := s.log(); !strings.Contains(log, `"ampcors":{"allowed":false,"reason":"publisher_not_allowed"`) {
+			t.Errorf("the log has no decision: %s", log)
+		}
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := ran.Load(); n > 0 {
+		t.Errorf("error routes passed on %d denied requests", n)
 	}
 }
 
@@ -568,22 +600,14 @@ func TestReportOnlyChangesNothing(t *testing.T) {
 
 // The metrics of handlers with the same name are sums. A source that they share is counted once.
 func TestMetrics(t *testing.T) {
-	s := newServer(t, `	handle /a* {
-		ampcors www.example.com {
-			source fake measured
-			name api
-		}
-	}
-	handle {
-		ampcors www.example.com www.other.example {
-			source fake measured
-			name api
-		}
-	}
-	respond ok`)
-	for _, path := range []string{"/a", "/b"} {
+	s := newServer(t, "respond ok")
+	_, port, _ := strings.Cut(s.addr, ":")
+	const site = "ampcors www.example.com www.other.example {\nsource fake measured\nname api\n}\nrespond ok\n"
+	s.load("http", strings.Replace(site, " www.other.example", "", 1)+"}\nhttp://b.example:"+port+" {\n"+site)
+	for _, host := range []string{s.addr, "b.example:" + port} {
 		for _, origin := range []string{cached, evil, "https://www-source-example.cdn.ampproject.org"} {
-			r := httptest.NewRequest("GET", "http://"+s.addr+path, nil)
+			r := httptest.NewRequest("GET", "http://"+s.addr, nil)
+			r.Host = host
 			r.Header.Set("Origin", origin)
 			r.RequestURI = ""
 			resp, err := http.DefaultTransport.RoundTrip(r)

@@ -78,6 +78,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 //		}
 //		source           redis|postgres ...
 //		publisher_header <name>
+//		denied           <body> [<content type>]
 //		name             <name>
 //	}
 //
@@ -104,6 +105,8 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 					p.report(option, "%w", err)
 				}
 			}
+		case "denied":
+			p.denied(option, h)
 		case "name":
 			p.text(option, &h.Name)
 		default:
@@ -115,6 +118,22 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	p.validate(config, h.SourceRaw != nil)
 	return p.err()
+}
+
+// denied reads what a denied request gets.
+func (p *parser) denied(d *caddyfile.Dispenser, h *Handler) {
+	switch args := d.RemainingArgs(); {
+	case h.Denied != nil:
+		p.report(d, "denied occurs twice")
+	case len(args) == 0 || len(args) > 2:
+		p.report(d, "denied has %d values; want a body, and perhaps its content type", len(args))
+	default:
+		h.Denied = &Denial{Body: args[0]}
+		if len(args) == 2 {
+			h.Denied.ContentType = args[1]
+		}
+		p.noBlock(d, "denied")
+	}
 }
 
 // lines returns an iterator over the lines of a block, each with its own block. The Dispenser of a line is at its first word.
@@ -181,7 +200,7 @@ func (p *parser) option(d *caddyfile.Dispenser, t reflect.Type, path string, val
 	if !ok {
 		known := slices.Collect(maps.Keys(all))
 		if path == "" {
-			known = append(known, "source", "publisher_header", "name")
+			known = append(known, "source", "publisher_header", "denied", "name")
 		}
 		slices.Sort(known)
 		p.report(d, "unknown option %q; want one of %s", option, strings.Join(known, ", "))

@@ -217,7 +217,7 @@ email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
 ampcors: source_config.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
 ampcors: source_config.max_entries is "many"; want a whole number, at Caddyfile:24
-unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
+unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, denied, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33
@@ -375,7 +375,7 @@ func TestTheREADMEsConfigurationsAreValid(t *testing.T) {
 		}
 		adapt(t, string(block[2]))
 	}
-	if len(blocks) != 6 {
+	if len(blocks) != 5 {
 		t.Errorf("the README has %d configurations", len(blocks))
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -150,7 +151,7 @@ func TestNginxAsksWhateverStandsAround(t *testing.T) {
 	location @open { proxy_pass http://`+open+`; }
 	location /`, 1)
 			runNginx(t, addr, row.http+"\n"+site)
-			backend.judge(t, addr, row.refused)
+			backend.judge(t, addr, row.refused, "Origin", "Cookie", "Ampcors-Publisher")
 		})
 	}
 }
@@ -196,8 +197,8 @@ func (b *surrounded) take() []string {
 	return runs
 }
 
-// judge sends allowed and forged requests through a gateway. If isRefused, the allowed ones may be refused too.
-func (b *surrounded) judge(t *testing.T, addr string, isRefused bool) {
+// judge sends allowed and forged requests through a gateway. If isRefused, the allowed ones may be refused too. Vary must have the members.
+func (b *surrounded) judge(t *testing.T, addr string, isRefused bool, vary ...string) {
 	t.Helper()
 	const first, second = "www.example.com", "sport.news.example"
 	page, other, evil := "https://www-example-com.cdn.ampproject.org", "https://sport-news-example.cdn.ampproject.org", "https://www-evil-example.cdn.ampproject.org"
@@ -225,7 +226,7 @@ func (b *surrounded) judge(t *testing.T, addr string, isRefused bool) {
 		b.take()
 		resp, body := send(t, request.method, "http://"+addr+"/api/a", headers)
 		runs, origins := b.take(), resp.Header.Values("Access-Control-Allow-Origin")
-		isDone := resp.StatusCode < 300
+		isDone := resp.StatusCode < http.StatusMultipleChoices
 		switch isPreflight := request.method == "OPTIONS"; {
 		case request.origin == evil || request.origin == "":
 			if len(runs) > 0 || len(origins) > 0 || isDone {
@@ -234,7 +235,7 @@ func (b *surrounded) judge(t *testing.T, addr string, isRefused bool) {
 		case isRefused && len(runs) == 0 && !isDone:
 		case isPreflight && len(runs) == 0 && isDone && slices.Equal(origins, []string{request.origin}):
 		case !isPreflight && slices.Equal(runs, []string{request.method + " " + request.publisher}) && isDone && slices.Equal(origins, []string{request.origin}):
-			for _, member := range []string{"Origin", "Cookie", "Ampcors-Publisher"} {
+			for _, member := range vary {
 				if !slices.Contains(varyOf(resp.Header), member) {
 					t.Errorf("%s: Vary has no %s: %q", request.name, member, resp.Header.Values("Vary"))
 				}
@@ -256,4 +257,157 @@ func varyOf(header http.Header) []string {
 		}
 	}
 	return members
+}
+
+// aroundCaddy are directives of Caddy's own modules around ampcors. In route, AMPCORS and PROXY stand for ampcors and the
+// reverse_proxy behind it; without AMPCORS, Caddy sorts the directives. $OPEN is a backend that nobody asks ampcors about.
+var aroundCaddy = []struct {
+	lines   string
+	refused bool   // nobody gets in
+	invalid string // what Caddy says of the configuration, if it is not accepted
+}{
+	{lines: ""},
+	// In front of it: what passes each request on.
+	{lines: "route {\nheader Strict-Transport-Security max-age=60\nAMPCORS\nPROXY\n}"},
+	{lines: "route {\nvars a b\nmap {path} {p} {\ndefault a\n}\nroot /x/* /tmp\nlog_skip /x\nAMPCORS\nPROXY\n}"},
+	{lines: "route {\nrewrite /x/* /y\nuri strip_prefix /api\ntry_files {path} /api/a\nAMPCORS\nPROXY\n}"},
+	{lines: "route {\nencode\nlog_append a b\ntracing {\nspan a\n}\nAMPCORS\nPROXY\n}"},
+	{lines: "route {\nrequest_body {\nmax_size 1MB\n}\nAMPCORS\nPROXY\n}"},
+	{lines: "route {\nrequest_header X-A b\nAMPCORS\nPROXY\n}"},
+	{lines: "route {\nrequest_header Ampcors-Publisher www.example.com\nAMPCORS\nPROXY\n}"},
+	{lines: "route {\nroute {\nAMPCORS\n}\nPROXY\n}"},
+	{lines: "handle {\nAMPCORS\nPROXY\n}"},
+	// In front of it: what can keep a request.
+	{lines: "route {\nrespond /x ok\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
+	{lines: "route {\nredir /x /y\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
+	{lines: "route {\nabort /x\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
+	{lines: "route {\nerror /x 404\nAMPCORS\nPROXY\n}\nhandle_errors {\nreverse_proxy $OPEN\n}", invalid: "error is in front of ampcors"},
+	{lines: "route {\nreverse_proxy /x $OPEN\nAMPCORS\nPROXY\n}", invalid: "reverse_proxy is in front of ampcors"},
+	{lines: "route {\nforward_auth $OPEN {\nuri /\n}\nAMPCORS\nPROXY\n}", invalid: "reverse_proxy is in front of ampcors"},
+	{lines: "route {\nphp_fastcgi $OPEN\nAMPCORS\nPROXY\n}", invalid: "is in front of ampcors"},
+	{lines: "route {\nbasic_auth {\na PASSWORD\n}\nAMPCORS\nPROXY\n}", invalid: "authentication is in front of ampcors"},
+	{lines: "route {\nfile_server {\npass_thru\n}\nAMPCORS\nPROXY\n}", invalid: "file_server is in front of ampcors"},
+	{lines: "route {\nfile_server\nAMPCORS\nPROXY\n}", invalid: "file_server is in front of ampcors"},
+	{lines: "route {\ntemplates\nAMPCORS\nPROXY\n}", invalid: "templates is in front of ampcors"},
+	{lines: "route {\npush /x\nAMPCORS\nPROXY\n}", invalid: "push is in front of ampcors"},
+	{lines: "route {\nmetrics /x\nAMPCORS\nPROXY\n}", invalid: "metrics is in front of ampcors"},
+	{lines: "route {\nacme_server\nAMPCORS\nPROXY\n}", invalid: "acme_server is in front of ampcors"},
+	{lines: "route {\nintercept {\nhandle_response {\nreverse_proxy $OPEN\n}\n}\nAMPCORS\nPROXY\n}", invalid: "intercept is in front of ampcors"},
+	{lines: "route {\nhandle /x {\nrespond ok\n}\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
+	{lines: "handle_path /api/* {\nAMPCORS\nPROXY\n}", invalid: "ampcors is behind a matcher (path)"},
+	{lines: "handle_errors {\nAMPCORS\nPROXY\n}\nPROXY", invalid: "ampcors is in handle_errors"},
+	{lines: "reverse_proxy $OPEN {\nhandle_response {\nAMPCORS\nPROXY\n}\n}", invalid: "ampcors is in a part of reverse_proxy"},
+	// Behind it. A denial is an answer, whatever errors lead to.
+	{lines: "handle_errors {\nreverse_proxy $OPEN\n}"},
+	{lines: "handle_errors 403 404 502 503 504 {\nreverse_proxy $OPEN\n}"},
+	{lines: "handle_errors {\nrewrite * /error\nreverse_proxy $OPEN\n}\nerror /x 500"},
+	{lines: "header Access-Control-Allow-Origin *"},
+	{lines: "header >Access-Control-Allow-Origin *"},
+	{lines: "header -Vary\nheader Cache-Control max-age=60"},
+	{lines: "header {\n-Access-Control-Allow-Origin\n+Vary Cookie\ndefer\n}"},
+	{lines: "request_header -Origin"},
+	{lines: "rewrite * /b"},
+	{lines: "uri strip_prefix /api"},
+	{lines: "uri replace /a /b"},
+	{lines: "try_files {path} /b"},
+	{lines: "encode\ntemplates\nlog_append a b\nlog_skip\ntracing {\nspan a\n}"},
+	{lines: "request_body {\nmax_size 1MB\n}\nvars a b\nroot /tmp"},
+	{lines: "respond /x ok\nredir /y /z\nabort /w\nerror /v 404"},
+	{lines: "redir https://login.example{uri}", refused: true},
+	{lines: "basic_auth {\na PASSWORD\n}", refused: true},
+	{lines: "forward_auth $OK {\nuri /\n}"},
+	{lines: "forward_auth $DENIES {\nuri /\n}", refused: true},
+	{lines: "intercept {\n@error status 403 5xx\nhandle_response @error {\nreverse_proxy $OPEN\n}\n}"},
+	{lines: "handle /x/* {\nfile_server\n}\nhandle {\nPROXY\n}"},
+	{lines: "handle_path /api/* {\nPROXY\n}"},
+	{lines: "invoke proxied"},
+	{lines: "reverse_proxy BACKEND {\nheader_down Access-Control-Allow-Origin *\nheader_down -Vary\n}"},
+	{lines: "reverse_proxy BACKEND {\n@error status 403 5xx\nhandle_response @error {\nreverse_proxy $OPEN\n}\n}"},
+	{lines: "reverse_proxy BACKEND $OPEN {\nlb_policy first\nlb_retries 2\n}"},
+	{lines: "metrics /x\nacme_server /y\nfile_server /z\npush /w"},
+}
+
+// caddyMatchers are the matchers of Caddy. Each is around ampcors, around a reverse_proxy in front of it, and around one behind it.
+var caddyMatchers = map[string]string{
+	"client_ip": "client_ip 127.0.0.1", "expression": "expression true", "file": "file /etc/passwd", "header": "header Origin *",
+	"header_regexp": "header_regexp Origin .", "method": "method GET POST OPTIONS", "not": "not path /x", "path": "path /api/*",
+	"path_regexp": "path_regexp ^/api", "protocol": "protocol http", "query": `query ""`, "remote_ip": "remote_ip 127.0.0.1",
+	"vars": "vars {path} /api/a", "vars_regexp": "vars_regexp {path} .",
+}
+
+// TestCaddyDecidesWhateverStandsAround puts each of the directives around ampcors in a real Caddy. Requests are decided as
+// without the directive, or refused, or Caddy does not accept the configuration.
+func TestCaddyDecidesWhateverStandsAround(t *testing.T) {
+	backend := new(surrounded)
+	address, open := serve(t, backend), serve(t, http.HandlerFunc(backend.open))
+	status := func(code int) string {
+		return serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+	}
+	addr, admin := servertest.FreeAddress(t), servertest.FreeAddress(t)
+	fill := strings.NewReplacer(
+		"AMPCORS", "ampcors www.example.com *.news.example {\npublisher_header Ampcors-Publisher\nrequest_headers X-Any\ncredentialed\n}",
+		"PROXY", "reverse_proxy "+address, "BACKEND", address, "$OPEN", open, "$OK", status(http.StatusOK), "$DENIES", status(http.StatusUnauthorized),
+		"PASSWORD", "$2a$14$7Yl2hh9sv4Uj5n0UVGRuWuZb0kbhNtgr4EX6n7bkKQp7m0vm2M5.m")
+	site := func(lines string) string {
+		if !strings.Contains(lines, "AMPCORS") {
+			lines = "AMPCORS\n" + lines
+		}
+		if !strings.Contains(lines, "PROXY") && !strings.Contains(lines, "invoke") {
+			lines += "\nPROXY"
+		}
+		return fill.Replace("{\nadmin " + admin + "\n}\n&(proxied) {\nPROXY\n}\nhttp://" + addr + " {\n" + lines + "\n}\n")
+	}
+	file := filepath.Join(t.TempDir(), "Caddyfile")
+	writeFiles(t, map[string]string{file: site("")})
+	start(t, addr, gatewayCaddy(t)("run", "--config", file))
+	rows := aroundCaddy
+	for name, matcher := range caddyMatchers {
+		for _, lines := range []string{"handle @m {\nAMPCORS\nPROXY\n}", "route {\nreverse_proxy @m $OPEN\nAMPCORS\nPROXY\n}", "route {\nAMPCORS\nhandle @m {\nPROXY\n}\nPROXY\n}"} {
+			row := rows[0]
+			row.lines = "@m " + matcher + "\n" + lines
+			if strings.HasPrefix(lines, "handle") {
+				row.invalid = "ampcors is behind a matcher (" + name + ")"
+			} else if strings.Contains(lines, "$OPEN") {
+				row.invalid = "reverse_proxy is in front of ampcors"
+			}
+			rows = append(rows, row)
+		}
+	}
+	for i, row := range rows {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("with %s", row.lines)
+				}
+			}()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+admin+"/load", strings.NewReader(site(row.lines)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "text/caddyfile")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.invalid != "" {
+				if resp.StatusCode == http.StatusOK || !strings.Contains(string(body), row.invalid) {
+					t.Errorf("%s %s", resp.Status, body)
+				}
+				return
+			}
+			if resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s %s", resp.Status, body)
+			}
+			vary := []string{"Origin", "Cookie", "Ampcors-Publisher"}
+			if strings.Contains(row.lines, "-Vary") { // the backend's, as the site wants it
+				vary = vary[:1]
+			}
+			backend.judge(t, addr, row.refused, vary...)
+		})
+	}
 }

@@ -56,7 +56,7 @@ func startAuthzNginx(t testing.TB, authz, backend string, others ...string) (add
 	return addr
 }
 
-// send sends a request with the headers that are not empty, and returns the response and its body.
+// send sends a request with the headers that are not empty, and returns the response and its body. It follows no redirect.
 func send(t *testing.T, method, url string, headers map[string]string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -68,7 +68,7 @@ func send(t *testing.T, method, url string, headers map[string]string) (*http.Re
 			r.Header.Set(name, value)
 		}
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestTheCaddyExample(t *testing.T) {
 		{cached, http.StatusOK, `{"for":"www.example.com"}`},
 		{"https://xn--bcher-example-wob.cdn.ampproject.org", http.StatusOK, `{"for":"xn--bcher-kva.example"}`},
 		{"", http.StatusOK, `{"for":null}`},
-		{evil, http.StatusForbidden, "403: ampcors: publisher_not_allowed"},
+		{evil, http.StatusForbidden, "Forbidden: publisher_not_allowed"},
 	} {
 		r, err := http.NewRequest("GET", "http://"+addr+"/", nil)
 		if err != nil {

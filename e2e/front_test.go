@@ -3,9 +3,11 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ampcors/ampcors"
@@ -111,5 +113,138 @@ func TestACacheInFrontIsTheCause(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhatStandsInFront runs the configurations of OPERATIONS for caches in front of ampcors, and breaks them as its table says.
+func TestWhatStandsInFront(t *testing.T) {
+	operations, err := os.ReadFile("../docs/OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(operations), "## A cache, a CDN or a proxy in front\n")
+	if !ok {
+		t.Fatal("OPERATIONS has no section about what stands in front")
+	}
+	var runs atomic.Int32
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher, "other.example"}, Methods: []string{"PUT"}, Email: ampcors.Email{Senders: []string{"news@example.com"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := serve(t, mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		w.Header().Set("Cache-Control", "max-age=60")
+		fmt.Fprint(w, r.Method)
+	})))
+	haproxy := func(replace ...string) string {
+		addr, file := servertest.FreeAddress(t), filepath.Join(t.TempDir(), "haproxy.cfg")
+		text := strings.NewReplacer(append(replace, "127.0.0.1:8080", addr, "127.0.0.1:9000", api)...).Replace(block(t, section, "", "haproxy"))
+		writeFiles(t, map[string]string{file: "defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n" + text})
+		path := servertest.Program(t, "install HAProxy (Debian: apt-get install haproxy)", "haproxy", "/usr/sbin/haproxy")
+		start(t, addr, exec.Command(path, "-f", file, "-db"))
+		return addr
+	}
+	varnish := func(more string) string {
+		path := servertest.Program(t, "install Varnish (Debian: apt-get install varnish)", "varnishd", "/usr/sbin/varnishd")
+		dir, addr := t.TempDir(), servertest.FreeAddress(t)
+		_, port, _ := strings.Cut(api, ":")
+		file := filepath.Join(dir, "api.vcl")
+		writeFiles(t, map[string]string{file: strings.Replace(block(t, section, "", "vcl"), "9000", port, 1) + more})
+		start(t, addr, exec.Command(path, "-j", "none", "-F", "-n", dir, "-f", file, "-a", addr, "-s", "malloc,10m"))
+		return addr
+	}
+	nginx := func(replace ...string) string {
+		return startNginxWith(t, "", strings.NewReplacer(append(replace, "127.0.0.1:9000", api)...).Replace(block(t, section, "", "nginx")))
+	}
+	const other = "https://other-example.cdn.ampproject.org"
+	call := func(addr, method, origin string, more ...string) (status int, acao, body string) {
+		headers := map[string]string{"Origin": origin}
+		for i := 0; i < len(more); i += 2 {
+			headers[more[i]] = more[i+1]
+		}
+		resp, body := send(t, method, "http://"+addr+"/a", headers)
+		return resp.StatusCode, resp.Header.Get("Access-Control-Allow-Origin"), body
+	}
+	for name, front := range map[string]struct {
+		addr  string
+		keeps int // of 6 allowed GETs, two for each of three origins
+	}{
+		"HAProxy": {haproxy(), 0}, "Varnish": {varnish(""), 3}, "a CDN": {nginx(), 3},
+	} {
+		before := runs.Load()
+		for range 2 {
+			for _, origin := range []string{evil, cached, other, ""} {
+				status, acao, _ := call(front.addr, "GET", origin)
+				if isEvil := origin == evil; (status == http.StatusForbidden) != isEvil || (acao == origin) == isEvil {
+					t.Errorf("%s: GET of %q: %d %q", name, origin, status, acao)
+				}
+			}
+		}
+		if kept := 6 - int(runs.Load()-before); kept != front.keeps {
+			t.Errorf("%s keeps %d responses, want %d", name, kept, front.keeps)
+		}
+		if status, _, _ := call(front.addr, "POST", evil); status != http.StatusForbidden {
+			t.Errorf("%s: a forged POST: %d", name, status)
+		}
+		if status, acao, body := call(front.addr, "POST", cached); status != http.StatusOK || acao != cached || body != "POST" {
+			t.Errorf("%s: POST: %d %q %q", name, status, acao, body)
+		}
+		for _, origin := range []string{evil, cached, other} {
+			status, acao, _ := call(front.addr, "OPTIONS", origin, "Access-Control-Request-Method", "PUT")
+			if isEvil := origin == evil; (status == http.StatusForbidden) != isEvil || (acao == origin) == isEvil {
+				t.Errorf("%s: preflight of %q: %d %q", name, origin, status, acao)
+			}
+		}
+	}
+	for name, addr := range map[string]string{
+		"HAProxy without Origin": haproxy("    http-request cache-use", "    http-request del-header Origin\n    http-request cache-use"),
+		"Varnish without Origin": varnish("sub vcl_recv { unset req.http.Origin; }\n"),
+		"a CDN without Origin":   nginx("proxy_cache api", "proxy_set_header Origin \"\"; proxy_cache api"),
+	} {
+		if status, acao, _ := call(addr, "GET", cached); status != http.StatusOK || acao != "" {
+			t.Errorf("%s: GET %d %q", name, status, acao)
+		}
+		if status, _, body := call(addr, "POST", cached); status != http.StatusForbidden || !strings.Contains(body, "no_origin_unsafe") {
+			t.Errorf("%s: POST %d %q", name, status, body)
+		}
+	}
+	merged := nginx("proxy_cache api", `proxy_set_header Origin "$http_origin, https://example.com"; proxy_cache api`)
+	if status, _, body := call(merged, "GET", cached); status != http.StatusForbidden || !strings.Contains(body, "malformed_origin") {
+		t.Errorf("two origins: %d %q", status, body)
+	}
+	noMethod := varnish("sub vcl_recv { unset req.http.Access-Control-Request-Method; }\n")
+	if status, _, body := call(noMethod, "OPTIONS", cached, "Access-Control-Request-Method", "PUT"); status != http.StatusOK || body != "OPTIONS" {
+		t.Errorf("without Access-Control-Request-Method: %d %q", status, body)
+	}
+	byURL := nginx(" $http_origin $http_amp_email_sender", "")
+	if _, acao, _ := call(byURL, "GET", cached); acao != cached {
+		t.Errorf("by the URL alone, the page that asks first gets %q", acao)
+	}
+	if _, acao, _ := call(byURL, "GET", other); acao != cached {
+		t.Errorf("by the URL alone, another page gets %q", acao)
+	}
+}
+
+// TestDjangosOwnCheck: Django denies the POST of a page on a cache, which has no token, until the view is exempt.
+func TestDjangosOwnCheck(t *testing.T) {
+	program := buildAmpcors(t)
+	for exempt, want := range map[string]int{"": http.StatusForbidden, "@csrf_exempt\n    ": http.StatusOK} {
+		django := startDjango(t, "Checked", `from django.http import HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.views.decorators.csrf import csrf_exempt
+
+def Checked(get_response):
+    `+exempt+`def view(request):
+        return HttpResponse('done')
+    csrf = CsrfViewMiddleware(view)
+    return lambda request: csrf.process_request(request) or csrf.process_view(request, view, (), {}) or view(request)
+`)
+		proxy, _ := startServeProxy(t, program, django, config())
+		if resp, body := send(t, "POST", "http://"+proxy+"/", map[string]string{"Origin": cached}); resp.StatusCode != want {
+			t.Errorf("%q: %s %.300q; want %d", exempt, resp.Status, body, want)
+		}
+		if resp, _ := send(t, "POST", "http://"+proxy+"/", map[string]string{"Origin": evil}); resp.StatusCode != http.StatusForbidden || resp.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%q: a forged POST: %s", exempt, resp.Status)
+		}
 	}
 }

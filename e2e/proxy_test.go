@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/authz"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -214,15 +215,38 @@ func TestWhatStandsInFrontOfTheProxyLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// TestACacheBehindTheProxy: Varnish between the proxy and the backend keeps one response for each publisher if the
+// TestACacheBehindAGateway: Varnish between a gateway and the backend keeps one response for each publisher if the
 // backend varies by it, as caddy/README's function does.
-func TestACacheBehindTheProxy(t *testing.T) {
+func TestACacheBehindAGateway(t *testing.T) {
 	readme, err := os.ReadFile("../caddy/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	only := block(t, string(readme), "", "js")
-	program := buildAmpcors(t)
+	program, caddy := buildAmpcors(t), gatewayCaddy(t)
+	mw, err := ampcors.New(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := authz.New(mw, authz.NGINX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := serve(t, handler)
+	gateways := map[string]func(backend string) string{
+		"serve-proxy": func(backend string) string {
+			addr, _ := startServeProxy(t, program, backend, config())
+			return addr
+		},
+		"nginx": func(backend string) string { return startAuthzNginx(t, asked, backend) },
+		"Caddy": func(backend string) string {
+			addr, file := servertest.FreeAddress(t), filepath.Join(t.TempDir(), "Caddyfile")
+			writeFiles(t, map[string]string{file: "{\n\tadmin off\n}\nhttp://" + addr + " {\n\tampcors " + strings.Join(config().Publishers, " ") +
+				" {\n\t\tpublisher_header Ampcors-Publisher\n\t}\n\treverse_proxy " + backend + "\n}\n"})
+			start(t, addr, caddy("run", "--config", file))
+			return addr
+		},
+	}
 	for name, test := range map[string]struct {
 		only  string
 		leaks bool
@@ -230,18 +254,20 @@ func TestACacheBehindTheProxy(t *testing.T) {
 		"as the README has it": {only, false},
 		"without Vary":         {strings.Replace(only, "res.vary('Ampcors-Publisher');", "", 1), true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			express := startExpress(t, test.only+"\napp.use('/shop', only('example.com'), (req, res) => res.set('Cache-Control', 'public, max-age=60').send('for the shop'));\n")
-			proxy, _ := startServeProxy(t, program, startVarnish(t, express, "set beresp.ttl = 60s;"), config())
-			page := map[string]string{"Origin": "https://example-com.cdn.ampproject.org"}
-			if resp, body := send(t, "GET", "http://"+proxy+"/shop/", page); resp.StatusCode != 200 || body != "for the shop" {
-				t.Errorf("the shop's own page: %s %q", resp.Status, body)
-			}
-			resp, body := send(t, "GET", "http://"+proxy+"/shop/", map[string]string{"Origin": cached})
-			if leaks := body == "for the shop"; leaks != test.leaks {
-				t.Errorf("another publisher's page: %s %q", resp.Status, body)
-			}
-		})
+		express := startExpress(t, test.only+"\napp.use('/shop', only('example.com'), (req, res) => res.set('Cache-Control', 'public, max-age=60').send('for the shop'));\n")
+		for gateway, inFront := range gateways {
+			t.Run(gateway+", "+name, func(t *testing.T) {
+				addr := inFront(startVarnish(t, express, "set beresp.ttl = 60s;"))
+				page := map[string]string{"Origin": "https://example-com.cdn.ampproject.org"}
+				if resp, body := send(t, "GET", "http://"+addr+"/shop/", page); resp.StatusCode != 200 || body != "for the shop" {
+					t.Errorf("the shop's own page: %s %q", resp.Status, body)
+				}
+				resp, body := send(t, "GET", "http://"+addr+"/shop/", map[string]string{"Origin": cached})
+				if leaks := body == "for the shop"; leaks != test.leaks {
+					t.Errorf("another publisher's page: %s %q", resp.Status, body)
+				}
+			})
+		}
 	}
 }
 

@@ -427,43 +427,55 @@ func TestThePlaceOfTheHandler(t *testing.T) {
 	s := newServer(t, "ampcors www.example.com\nrespond ok")
 	const (
 		twice   = "two handlers"
-		matched = "ampcors is behind a matcher (path), and other requests would reach the backend without a decision; want ampcors first in its site"
-		kept    = " is in front of ampcors, and may answer a request, or pass it on, without a decision; want ampcors first in its site"
+		matched = "ampcors is behind a matcher (path), and other requests would reach the backend without a decision; want ampcors outside of handle and route"
+		kept    = " is in front of ampcors, and may answer a request, or pass it on, without a decision; want ampcors outside of handle and route"
 	)
 	for directives, want := range map[string][2]string{
-		"ampcors www.example.com\nampcors www.example.org\n":                                                                                                               {twice, "(at :"},
-		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                                                                          {twice, "path [\"/shop/*\"])"},
-		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                                                                         {twice, "(at :"},
-		"ampcors a.example\nreverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                       {twice, "(at :"},
-		"handle /news/* {\nampcors www.example.com\n}\n":                                                                                                                   {matched, "path [\"/news/*\"])"},
-		"handle_path /news/* {\nampcors www.example.com\n}\n":                                                                                                              {matched, "path [\"/news/*\"])"},
-		"route {\nuri strip_prefix /api\nhandle /news/* {\nampcors a.example\n}\n}":                                                                                        {matched, "path [\"/news/*\"])"},
-		"@q query tenant=a\nhandle @q {\nampcors a.example\n}":                                                                                                             {"(query)", "(at :"},
-		"@m method GET\nhandle @m {\nampcors a.example\n}":                                                                                                                 {"(method)", "(at :"},
-		"@m not path /x\nhandle @m {\nampcors a.example\n}":                                                                                                                {"(not)", "(at :"},
-		"handle {\nrespond /x ok\n}\nhandle {\nampcors a.example\n}":                                                                                                       {kept, "(at :"},
-		"handle /x/* {\nheader A b\n}\nhandle {\nampcors a.example\n}":                                                                                                     {"another handle" + kept, "(at :"},
-		"route {\nreverse_proxy localhost:1\nampcors a.example\n}":                                                                                                         {"reverse_proxy" + kept, "(at :"},
-		"route {\nreverse_proxy /files/* localhost:1\nampcors a.example\n}":                                                                                                {"reverse_proxy" + kept, "(at :"},
-		"route {\nhandle /shop/* {\nrespond no 404\n}\nampcors a.example\n}":                                                                                               {"static_response" + kept, "(at :"},
-		"route {\nforward_auth localhost:1 {\nuri /\n}\nampcors a.example\n}":                                                                                              {"reverse_proxy" + kept, "(at :"},
-		"route {\nerror /x 404\nampcors a.example\n}":                                                                                                                      {"error" + kept, "(at :"},
-		"route {\ninvoke named\nampcors a.example\n}\n}\n&(named) {\nrespond ok":                                                                                           {"invoke" + kept, "(at :"},
-		"invoke named\n}\n&(named) {\nampcors a.example":                                                                                                                   {`in the named route "named"`, "first in its site"},
-		"respond ok\nhandle_errors {\nampcors a.example\n}":                                                                                                                {"in handle_errors", "first in its site"},
-		"reverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                                          {"in a part of reverse_proxy", "(at :"},
-		"route {\nintercept {\nhandle_response {\nampcors a.example\n}\n}\nrespond ok\n}":                                                                                  {"in a part of intercept", "(at :"},
-		"respond ok\n}\nhttp://other.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://other.localhost:80 {\nampcors a.example":                                   {"reverse_proxy" + kept, "host [\"other.localhost\"]"},
-		"respond ok\n}\nhttp://other.localhost:80/api/* {\nampcors a.example":                                                                                              {matched, "(at :80"},
-		"respond ok\n}\nhttp://b.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://c.localhost:80 {\nampcors a.example":                                           {},
-		"@b host b.localhost\nhandle @b {\nampcors a.example\n}\n":                                                                                                         {},
-		"route {\n@b host b.localhost\nhandle @b {\nreverse_proxy localhost:1\n}\nampcors a.example\n}\n":                                                                  {},
-		"route {\nheader A b\nrewrite /x/* /y\nuri strip_prefix /z\nvars a b\nencode\nmap {path} {p} {\ndefault a\n}\nrequest_body {\nmax_size 1\n}\nampcors a.example\n}": {},
-		"handle {\nampcors www.example.com\nrespond ok\n}\n":                                                                                                               {},
-		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                                                                           {},
-		"ampcors a.example\n}\nhttp://other.localhost:80 {\nampcors b.example":                                                                                             {},
-		"ampcors a.example\nhandle /x/* {\nrespond ok\n}\n}\n*.localhost:8443, https://b.localhost:8443 {\nampcors b.example":                                              {},
-		"ampcors a.example\n}\nhttp://other.localhost:80, http://other.localhost:81 {\nampcors b.example\nampcors c.example":                                               {twice, "host [\"other.localhost\"]"},
+		"ampcors www.example.com\nampcors www.example.org\n":                                                                                                                     {twice, "(at :"},
+		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                                                                                {twice, "path [\"/shop/*\"])"},
+		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                                                                               {twice, "(at :"},
+		"ampcors a.example\nreverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                             {twice, "(at :"},
+		"handle /news/* {\nampcors www.example.com\n}\n":                                                                                                                         {matched, "path [\"/news/*\"])"},
+		"handle_path /news/* {\nampcors www.example.com\n}\n":                                                                                                                    {matched, "path [\"/news/*\"])"},
+		"route {\nuri strip_prefix /api\nhandle /news/* {\nampcors a.example\n}\n}":                                                                                              {matched, "path [\"/news/*\"])"},
+		"@q query tenant=a\nhandle @q {\nampcors a.example\n}":                                                                                                                   {"(query)", "(at :"},
+		"@m method GET\nhandle @m {\nampcors a.example\n}":                                                                                                                       {"(method)", "(at :"},
+		"@m not path /x\nhandle @m {\nampcors a.example\n}":                                                                                                                      {"(not)", "(at :"},
+		"handle {\nrespond /x ok\n}\nhandle {\nampcors a.example\n}":                                                                                                             {kept, "(at :"},
+		"handle /x/* {\nheader A b\n}\nhandle {\nampcors a.example\n}":                                                                                                           {"another handle" + kept, "(at :"},
+		"route {\nreverse_proxy localhost:1\nampcors a.example\n}":                                                                                                               {"reverse_proxy" + kept, "(at :"},
+		"route {\nreverse_proxy /files/* localhost:1\nampcors a.example\n}":                                                                                                      {"reverse_proxy" + kept, "(at :"},
+		"route {\nhandle /shop/* {\nrespond no 404\n}\nampcors a.example\n}":                                                                                                     {"static_response" + kept, "(at :"},
+		"route {\nforward_auth localhost:1 {\nuri /\n}\nampcors a.example\n}":                                                                                                    {"reverse_proxy" + kept, "(at :"},
+		"route {\nerror /x 404\nampcors a.example\n}":                                                                                                                            {"error" + kept, "(at :"},
+		"route {\ninvoke named\nampcors a.example\n}\n}\n&(named) {\nrespond ok":                                                                                                 {"invoke" + kept, "(at :"},
+		"invoke named\n}\n&(named) {\nampcors a.example":                                                                                                                         {`in the named route "named"`, "want ampcors outside of handle and route"},
+		"respond ok\nhandle_errors {\nampcors a.example\n}":                                                                                                                      {"in handle_errors", "want ampcors outside of handle and route"},
+		"reverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                                                {"in a part of reverse_proxy", "(at :"},
+		"route {\nintercept {\nhandle_response {\nampcors a.example\n}\n}\nrespond ok\n}":                                                                                        {"in a part of intercept", "(at :"},
+		"respond ok\n}\nhttp://other.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://other.localhost:80 {\nampcors a.example":                                         {"reverse_proxy" + kept, "host [\"other.localhost\"]"},
+		"respond ok\n}\nhttp://other.localhost:80/api/* {\nampcors a.example":                                                                                                    {matched, "(at :80"},
+		"respond ok\n}\nhttp://b.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://c.localhost:80 {\nampcors a.example":                                                 {},
+		"@b host b.localhost\nhandle @b {\nampcors a.example\n}\n":                                                                                                               {},
+		"route {\n@b host b.localhost\nhandle @b {\nreverse_proxy localhost:1\n}\nampcors a.example\n}\n":                                                                        {},
+		"route {\nheader A b\nrewrite /x/* /y\nuri strip_prefix /z\nvars a b\nencode\nmap {path} {p} {\ndefault a\n}\nrequest_body {\nmax_size 1\n}\nampcors a.example\n}":       {},
+		"handle {\nampcors www.example.com\nrespond ok\n}\n":                                                                                                                     {},
+		"route {\ntry_files {path} =404\nampcors a.example\n}":                                                                                                                   {"the matcher file" + kept, "(at :"},
+		"@f file {path} =404\nvars @f a b\nampcors a.example":                                                                                                                    {"the matcher file" + kept, "(at :"},
+		"@n expression int({query.n})>3\nvars @n a b\nampcors a.example":                                                                                                         {"the matcher expression" + kept, "(at :"},
+		"@n not {\nnot {\nremote_ip 127.0.0.1\n}\n}\nvars @n a b\nampcors a.example":                                                                                             {"the matcher not" + kept, "(at :"},
+		"@n not {\npath /a\nmethod GET\n}\nvars @n a b\nlog_skip /x\nampcors a.example":                                                                                          {},
+		"route {\nrequest_header Host b.example\nampcors a.example\n}":                                                                                                           {"headers" + kept, "(at :"},
+		"@all host *.a.localhost\nhandle @all {\nrespond ok\n}\n@one host b.a.localhost\nhandle @one {\nampcors a.example\n}":                                                    {kept, "host [\"b.a.localhost\"]"},
+		"@one host b.a.localhost\nhandle @one {\nrespond ok\n}\n@all host *.a.localhost\nhandle @all {\nampcors a.example\n}":                                                    {},
+		"@all host a.*.localhost\nhandle @all {\nrespond ok\n}\n@two host *.b.localhost\nhandle @two {\nampcors a.example\n}":                                                    {kept, "host [\"*.b.localhost\"]"},
+		"@all host {http.request.host}\nhandle @all {\nrespond ok\n}\n@one host b.localhost\nhandle @one {\nampcors a.example\n}":                                                {kept, "(at :"},
+		"respond ok\n}\nhttp://*.*.c.localhost:81, http://a-name-that-is-long.of.c.localhost:81 {\nreverse_proxy localhost:1\n}\nhttp://*.b.c.localhost:81 {\nampcors a.example": {"reverse_proxy" + kept, ":81"},
+		"route {\nampcors a.example\n}\nroute /x/* {\nreverse_proxy localhost:1\n}\n":                                                                                            {kept, "(at :"},
+		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                                                                                 {},
+		"ampcors a.example\n}\nhttp://other.localhost:80 {\nampcors b.example":                                                                                                   {},
+		"ampcors a.example\nhandle /x/* {\nrespond ok\n}\n}\n*.localhost:8443, https://b.localhost:8443 {\nampcors b.example":                                                    {},
+		"ampcors a.example\n}\nhttp://other.localhost:80, http://other.localhost:81 {\nampcors b.example\nampcors c.example":                                                     {twice, "host [\"other.localhost\"]"},
 	} {
 		var config caddy.Config
 		if err := json.Unmarshal(s.config("http", directives), &config); err != nil {
@@ -486,6 +498,30 @@ func TestThePlaceOfTheHandler(t *testing.T) {
 	}
 	if status, acao, _ := s.get(evil); status != http.StatusForbidden || acao != "" {
 		t.Error(status, acao)
+	}
+	// What only JSON can have, and what depends on the server.
+	for routes, want := range map[string]string{
+		`"routes": [{"handle": [{"handler": "subroute", "routes": [{"group": "g", "handle": [{"handler": "vars"}]}]}]},
+			{"group": "g", "handle": [{"handler": "ampcors"}]}]`: "another handle" + kept,
+		`"routes": [{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": "reverse_proxy"}]}],
+			"errors": {"routes": [{"handle": [{"handler": "ampcors"}]}]}}]}]`: "in a part of subroute",
+		`"routes": [{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": "vars"}]}],
+			"errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}}]}, {"handle": [{"handler": "ampcors"}]}]`: "subroute" + kept,
+		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": "reverse_proxy"}]}]}]}]},
+			"routes": [{"handle": [{"handler": "ampcors"}]}]`: "with strict_sni_host, handle_errors gets requests without a decision",
+		`"strict_sni_host": false, "errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}, "routes": [{"handle": [{"handler": "ampcors"}]}]`:  "",
+		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "static_response"}]}]}, "routes": [{"handle": [{"handler": "ampcors"}]}]`: "",
+		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}, "routes": [{"handle": [{"handler": "vars"}]}]`:      "",
+	} {
+		text := strings.ReplaceAll(routes, `{"handler": "ampcors"}`, `{"handler": "ampcors", "config": {"publishers": ["a.example"]}}`)
+		text = strings.ReplaceAll(text, `{"handler": "reverse_proxy"}`, `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:1"}]}`)
+		var config caddy.Config
+		if err := json.Unmarshal([]byte(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"s": {"listen": [":81"], `+text+`}}}}}`), &config); err != nil {
+			t.Fatal(err)
+		}
+		if err := caddy.Validate(&config); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", routes, err, want)
+		}
 	}
 	// One that only reports may be in front of one that decides.
 	s.load("http", `	route {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -243,6 +244,52 @@ func TestNginxRefusesASecondWayInALocation(t *testing.T) {
 		if isRefused := err != nil && strings.Contains(string(out), "is duplicate"); isRefused != (line != "") {
 			t.Errorf("%q: %v %s", line, err, out)
 		}
+	}
+}
+
+// What works with a plain proxy_pass works with the include: uploads that the location allows, the default proxy_redirect, and
+// requests without Host.
+func TestNginxPassesOnAsWithoutAuthz(t *testing.T) {
+	handler, err := authz.New(gatewaytest.NewMiddleware(t), authz.NGINX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		w.Header().Set("Location", "http://backend/moved")
+		fmt.Fprintf(w, "%d bytes, %s", n, r.Host)
+	}))
+	addr := servertest.FreeAddress(t)
+	site, _ := authzSite(t, serve(t, handler), backend, addr)
+	runNginx(t, addr, strings.Replace(site, "location / {", "location / {\nclient_max_body_size 4m;", 1))
+	for size, status := range map[int]int{3 << 20: http.StatusOK, 5 << 20: http.StatusRequestEntityTooLarge} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/", strings.NewReader(strings.Repeat("a", size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", "https://www.example.com")
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != status || status == http.StatusOK &&
+			(string(body) != fmt.Sprintf("%d bytes, %s", size, addr) || resp.Header.Get("Location") != "http://"+addr+"/moved") {
+			t.Errorf("%d bytes: %s %.200q %v", size, resp.Status, body, resp.Header)
+		}
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
+	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("without Host: %v, %v", resp, err)
 	}
 }
 

@@ -217,7 +217,8 @@ func TestNewChecksItsArguments(t *testing.T) {
 	}
 }
 
-// nginx takes an answer for permission only if it has the number of the request, which no other server and no cache can know.
+// nginx takes an answer for permission only if it has the number of the request, which no other server and no cache
+// can know.
 func TestTheAnswerHasTheNumberOfTheRequest(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, config(), authz.NGINX)

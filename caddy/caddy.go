@@ -88,7 +88,7 @@ type Handler struct {
 	unregister func()
 }
 
-// A Denial is the response to a denied request. Its status and its other headers are always those of ampcors.
+// A Denial is the response to a denied request. Its status and its other headers are always from ampcors.
 type Denial struct {
 	// The body. Placeholders are replaced, such as {http.ampcors.reason}.
 	Body string `json:"body"`
@@ -247,7 +247,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	d, proceed := h.mw.Handle(w, r)
 	h.tell(r, d)
 	switch {
-	case !proceed: // a preflight, or denied: both are answered. An error would lead a denied request to handle_errors, and further
+	case !proceed: // it is answered; an error would lead a denied request to handle_errors, and further
 		return nil
 	case h.reportOnly: // the CORS headers of the handlers behind it must stay
 		return next.ServeHTTP(w, r)

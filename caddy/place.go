@@ -15,16 +15,17 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 )
 
-// A path means something else to Caddy than to the backend: Caddy chooses a handle block by the decoded and cleaned path, and
-// passes the path on as it came. So whatever chooses by a path, or by anything else than the host, could lead a request past the
-// handler, and what cannot be read from the configuration counts as if it did. The one place for the handler is where each request
-// of a site surely comes first.
+// A path means something else to Caddy than to the backend: Caddy chooses a handle block by the decoded and
+// cleaned path, and passes the path on as it came. So whatever chooses by a path, or by anything else than the
+// host, could lead a request past the handler, and what cannot be read from the configuration counts as if it
+// did. The one place for the handler is where each request of a site surely comes first.
 
 var (
 	// The guard of the first would replace the headers of the second.
 	errTwice = errors.New("ampcors: two handlers are to decide on one request; want one ampcors with all publishers")
 
-	errPlace = errors.New("want ampcors outside of handle and route, where it comes first, or first in one route with all that follows")
+	errPlace = errors.New("want ampcors outside of handle and route, where it comes first, " +
+		"or first in one route with all that follows")
 )
 
 // lastChecked is the app whose routes were checked last: the first of its handlers checks all of them.
@@ -33,8 +34,9 @@ var lastChecked struct {
 	app weak.Pointer[caddyhttp.App]
 }
 
-// checkPlace returns an error if a request of a site might not come to its handler, or surely comes to two. While the first
-// handler is provisioned, the routes with other handlers of this kind are not provisioned yet, and are still JSON.
+// checkPlace returns an error if a request of a site might not come to its handler, or surely comes to two.
+// While the first handler is provisioned, the routes with other handlers of this kind are not provisioned yet,
+// and are still JSON.
 func checkPlace(ctx caddy.Context) error {
 	for _, module := range ctx.Modules() {
 		app, ok := module.(*caddyhttp.App)
@@ -56,8 +58,9 @@ func checkPlace(ctx caddy.Context) error {
 			if server.Errors != nil && hasHandler(server.Errors.Routes) {
 				return fmt.Errorf("ampcors is in handle_errors, which sees only requests that failed; %w", errPlace)
 			}
-			// Caddy itself fails a request for a host of another connection, before any route. Pages cause that when browsers
-			// share connections. (It also fails one with a malformed Host or a method of 33 letters, which no page can send.)
+			// Caddy itself fails a request for a host of another connection, before any route. Pages cause
+			// that when browsers share connections. (It also fails one with a malformed Host or a method of
+			// 33 letters, which no page can send.)
 			isStrict := server.StrictSNIHost != nil && *server.StrictSNIHost
 			if isStrict && server.Errors != nil && p.isFound && passesOn(server.Errors.Routes) {
 				return errors.New("with strict_sni_host, handle_errors gets requests without a decision of ampcors; " +
@@ -65,7 +68,8 @@ func checkPlace(ctx caddy.Context) error {
 			}
 			for name, route := range server.NamedRoutes {
 				if hasHandler(caddyhttp.RouteList{*route}) {
-					return fmt.Errorf("ampcors is in the named route %q, and it is not known which requests come to that; %w", name, errPlace)
+					return fmt.Errorf("ampcors is in the named route %q, and it is not known which requests come to that; %w",
+						name, errPlace)
 				}
 			}
 		}
@@ -97,11 +101,13 @@ type keeper struct {
 	isSite bool     // only its hosts choose it
 }
 
-// passing are the handlers that always call the next one. A request that another handler fails goes to handle_errors, and further.
+// passing are the handlers that always call the next one. A request that another handler fails goes to
+// handle_errors, and further.
 var passing = []string{"vars", "map", "headers", "rewrite", "encode", "log_append", "tracing", "request_body"}
 
 // unfailing are the matchers that cannot fail a request. ("file" can, as with try_files {path} =404.)
-var unfailing = []string{"path", "path_regexp", "host", "method", "header", "header_regexp", "protocol", "query", "vars", "vars_regexp"}
+var unfailing = []string{"path", "path_regexp", "host", "method", "header", "header_regexp", "protocol",
+	"query", "vars", "vars_regexp"}
 
 // walk follows the routes. If it returns an error, p.way leads to its place.
 func (p *place) walk(routes caddyhttp.RouteList) error {
@@ -172,12 +178,14 @@ func (p *place) pass(h handler) error {
 	case h.name == "ampcors" && p.isDecided:
 		return errTwice
 	case h.name == "ampcors" && p.choice != "":
-		return fmt.Errorf("ampcors is behind a matcher (%s), and other requests would reach the backend without a decision; %w", p.choice, errPlace)
+		return fmt.Errorf("ampcors is behind a matcher (%s), and other requests would reach the backend without a decision; %w",
+			p.choice, errPlace)
 	case h.name == "ampcors":
 		p.isFound = true
 		for _, k := range p.keepers {
 			if k.keeps(p.hosts) {
-				return fmt.Errorf("%s is in front of ampcors, and may answer a request, or pass it on, without a decision; %w", k.name, errPlace)
+				return fmt.Errorf("%s is in front of ampcors, and may answer a request, or pass it on, without a decision; %w",
+					k.name, errPlace)
 			}
 		}
 		p.isDecided = !h.isReporting
@@ -193,8 +201,8 @@ func (p *place) pass(h handler) error {
 	return nil
 }
 
-// keeps reports whether it may keep a request for one of the hosts. nil are all hosts. Another site, which only its hosts choose, may keep
-// the requests for some of them, if it is the more specific one.
+// keeps reports whether it may keep a request for one of the hosts. nil are all hosts. Another site, which only
+// its hosts choose, may keep the requests for some of them, if it is the more specific one.
 func (k keeper) keeps(hosts []string) bool {
 	if k.hosts == nil || hosts == nil {
 		return !k.isSite
@@ -207,8 +215,8 @@ func (k keeper) keeps(hosts []string) bool {
 	})
 }
 
-// compareHosts reports whether a host may match both patterns, and whether a matches only a part of what b matches. In a pattern, *
-// is one label.
+// compareHosts reports whether a host may match both patterns, and whether a matches only a part of what b
+// matches. In a pattern, * is one label.
 func compareHosts(a, b string) (overlaps, isMoreSpecific bool) {
 	if strings.ContainsAny(a+b, "{}") {
 		return true, false
@@ -243,8 +251,8 @@ type handler struct {
 	changesRequest bool // it is one of headers, and changes the request, such as its Host or Origin
 }
 
-// handlersOf returns the handlers of a route. A handler that is provisioned has no ampcors inside: the first ampcors is the one that
-// is provisioned now.
+// handlersOf returns the handlers of a route. A handler that is provisioned has no ampcors inside: the first
+// ampcors is the one that is provisioned now.
 func handlersOf(route caddyhttp.Route) (all []handler) {
 	for _, provisioned := range route.Handlers {
 		h := handler{name: "another handler"}
@@ -273,7 +281,8 @@ func handlersOf(route caddyhttp.Route) (all []handler) {
 		if json.Unmarshal(raw, &fields) != nil || json.Unmarshal(raw, &value) != nil {
 			continue // its own module says what is wrong
 		}
-		all = append(all, handler{name: fields.Name, routes: fields.Routes, isReporting: fields.Config.ReportOnly, hasInside: isInside(value),
+		all = append(all, handler{name: fields.Name, routes: fields.Routes,
+			isReporting: fields.Config.ReportOnly, hasInside: isInside(value),
 			hasErrors: fields.Errors != nil, changesRequest: fields.Name == "headers" && fields.Request != nil})
 	}
 	return all
@@ -293,7 +302,8 @@ func passesOn(routes caddyhttp.RouteList) bool {
 			if h.name == "subroute" && !h.hasErrors {
 				return passesOn(h.routes)
 			}
-			return !slices.Contains(passing, h.name) && h.name != "static_response" && h.name != "file_server" && h.name != "templates"
+			isAnswer := h.name == "static_response" || h.name == "file_server" || h.name == "templates"
+			return !isAnswer && !slices.Contains(passing, h.name)
 		})
 	})
 }

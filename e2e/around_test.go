@@ -260,7 +260,7 @@ func varyOf(header http.Header) []string {
 	return members
 }
 
-// aroundCaddy are directives of Caddy's own modules around ampcors. In route, AMPCORS and PROXY stand for ampcors and the
+// aroundCaddy are directives of Caddy's own modules around ampcors. In route, AMPCORS and PROXY are ampcors and the
 // reverse_proxy behind it; without AMPCORS, Caddy sorts the directives. $OPEN is a backend that nobody asks ampcors about.
 var aroundCaddy = []struct {
 	lines   string

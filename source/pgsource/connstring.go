@@ -76,17 +76,19 @@ var commonSettings = []string{"application_name", "client_encoding", "datestyle"
 // isWritable returns an error for a standby, whose notifications would not come. pgx has the same check, and panics if the server ends
 // before it answers.
 func isWritable(ctx context.Context, conn *pgconn.PgConn) error {
-	return saysWritable(conn.Exec(ctx, "SHOW transaction_read_only").ReadAll())
+	return saysWritable(conn.Exec(ctx, "SELECT current_setting('transaction_read_only'), pg_is_in_recovery()").ReadAll())
 }
 
 func saysWritable(results []*pgconn.Result, err error) error {
 	switch {
 	case err != nil:
 		return err
-	case len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 1:
+	case len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 2:
 		return errors.New("the server does not say whether it is a standby")
-	case string(results[0].Rows[0][0]) == "on":
+	case string(results[0].Rows[0][1]) == "t":
 		return errors.New("the server is a standby")
+	case string(results[0].Rows[0][0]) == "on": // it may also be an old primary, after a move to another server
+		return errors.New("the server takes no writes from this user: default_transaction_read_only is on")
 	}
 	return nil
 }

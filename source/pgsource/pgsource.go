@@ -51,8 +51,9 @@
 // a notification one after another, and never two at a time. A transaction that changes publishers
 // cannot use PREPARE TRANSACTION. source/README.md has the measured cost.
 //
-// The triggers run with the rights of the writer. If Condition uses another table, writers
-// need the right to read that.
+// The triggers run with the rights of the writer, and with the search_path of whoever installed them. If they fail, as
+// when Condition uses another table that the writer may not read, the write succeeds with a warning, and a notification says
+// that anything may have changed.
 //
 // # What is not reported
 //
@@ -133,6 +134,7 @@ type Table struct {
 
 	listeners driver.Listeners
 	all       throttle // of the goroutine that listens
+	identity  string   // of the table and its triggers, at the last check; of the goroutine that listens
 	fit       atomic.Int32
 }
 
@@ -191,6 +193,9 @@ func newTable(cfg Config, times times) (*Table, error) {
 		return nil, errors.Join(errs...)
 	}
 	conn.ValidateConnect = isWritable
+	if conn.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // pgx's default
+		conn.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // PgBouncer with pool_mode=transaction loses prepared statements
+	}
 	db := stdlib.OpenDB(*conn)
 	conns := cmp.Or(cfg.MaxConns, 16)
 	db.SetMaxOpenConns(conns)
@@ -288,7 +293,8 @@ func (s *Table) listen(ctx context.Context) {
 		}
 		s.problem.Store(&err)
 		isOther, hasNone := errors.Is(err, ErrOtherTriggers), errors.As(err, new(noTriggers))
-		if !listened && !isOther && !hasNone {
+		isHidden := errors.Is(err, ErrRowSecurity)
+		if !listened && !isOther && !hasNone && !isHidden {
 			s.unwatched()
 		}
 		isNew := hasNone && !listenedBefore && time.Since(begun) < s.times.install // Install may be under way
@@ -297,7 +303,7 @@ func (s *Table) listen(ctx context.Context) {
 		}
 		if cause := driver.LogText(err); !isNew && !logged[cause] && len(logged) < maxCauses {
 			effect := "a change is seen when the remembered answer expires"
-			if isOther {
+			if isOther || isHidden {
 				effect = "all lookups fail"
 			}
 			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", cause)
@@ -430,14 +436,19 @@ func (e *echo) state(limit time.Duration) (isSent bool, err error) {
 
 // check returns an error if the server does not answer, or would not report a change.
 func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
-	var isStandby, listens, mayRead bool
+	var isStandby, listens, mayRead, isHidden bool
 	var own, others int
+	var identity string
 	const facts = "pg_is_in_recovery(), $4 IN (SELECT pg_listening_channels()), to_regclass($1) IS NULL OR has_any_column_privilege(to_regclass($1), 'SELECT')"
-	if err := s.query(ctx, conn, "SELECT "+facts+", own, others FROM ("+countSQL+") AS found (own, others)",
-		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &listens, &mayRead, &own, &others); err != nil {
+	if err := s.query(ctx, conn, "SELECT "+facts+", own, others, hidden, "+identitySQL+" FROM ("+countSQL+") AS found (own, others, hidden)",
+		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &listens, &mayRead, &own, &others, &isHidden, &identity); err != nil {
 		return err
 	}
-	if err := s.fits(others); err != nil {
+	if s.identity != "" && identity != s.identity {
+		s.listeners.Call() // changes may have passed the triggers
+	}
+	s.identity = identity
+	if err := s.fits(others, isHidden); err != nil {
 		return err
 	}
 	switch {

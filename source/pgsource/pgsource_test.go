@@ -746,3 +746,162 @@ func TestAServerNeedsSelectAlone(t *testing.T) {
 		t.Error("the server can change the table")
 	}
 }
+
+// The triggers compare as lookups do, byte for byte, whatever the columns' type and collation, and whatever the writer's
+// search_path. If they fail, the write does not, and everything may have changed.
+func TestTheTriggersSeeEachChange(t *testing.T) {
+	t.Parallel()
+	db := servertest.Postgres(t)
+	conn := connect(t, db.Addr)
+	exec(t, conn, `CREATE EXTENSION citext;
+		CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+		CREATE TABLE sites (domain text, hash_prefix text, plan citext, n int);
+		CREATE TABLE plans (plan text);
+		INSERT INTO plans VALUES ('pro');
+		CREATE ROLE writer LOGIN`)
+	for _, kind := range []string{"citext", "text COLLATE no_case", "varchar(255)", "text"} {
+		t.Run(kind, func(t *testing.T) {
+			exec(t, conn, "DROP TABLE sites; CREATE TABLE sites (domain "+kind+", hash_prefix text, plan citext, n int); GRANT ALL ON sites TO writer")
+			table := sqlsource.Config{Table: "sites", Condition: "plan = 'pro' OR plan IN (SELECT plan FROM plans WHERE n = 1)"}
+			s := newTestTable(t, table, db.Addr)
+			if err := s.Install(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			servertest.Until(t, "ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
+			take := record(t, s, conn, "ampcors_sites")
+			for _, test := range []struct {
+				sql  string
+				want []string
+			}{
+				{"INSERT INTO sites VALUES ('www.example.com', 'a', 'PRO'), ('b.example', 'b', 'pro'), ('B.example', 'c', 'pro')", []string{"b.example www.example.com"}},
+				{"UPDATE sites SET domain = 'WWW.example.com' WHERE domain = 'www.example.com'", []string{"www.example.com"}},
+				{"UPDATE sites SET domain = 'www.example.com' WHERE domain = 'WWW.example.com'", []string{"www.example.com"}},
+				{"UPDATE sites SET hash_prefix = 'A' WHERE hash_prefix = 'a'", []string{"www.example.com"}},
+				{"DELETE FROM sites WHERE hash_prefix IN ('b', 'c')", []string{"b.example"}},
+				{"SET search_path = ''; UPDATE public.sites SET plan = NULL; SET search_path = public", []string{"www.example.com"}},
+				{"SET search_path = ''; UPDATE public.sites SET plan = 'Pro'; RESET search_path", []string{"www.example.com"}},
+				{"UPDATE sites SET n = n", nil},
+			} {
+				exec(t, conn, test.sql)
+				if got := take(); !slices.Equal(got, test.want) {
+					t.Errorf("%s: %q; want %q", test.sql, got, test.want)
+				}
+			}
+			// The writer may not read the other table.
+			exec(t, conn, "SET ROLE writer; UPDATE sites SET plan = NULL; RESET ROLE")
+			servertest.Until(t, "everything may have changed", servertest.Soon, func() bool { return slices.Contains(take(), "") })
+		})
+	}
+}
+
+// A row that a policy hides looks like one that is missing. So lookups fail, and nothing is forgotten for good.
+func TestRowSecurityIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	db, owner := database(t)
+	exec(t, owner, "CREATE ROLE server LOGIN; GRANT SELECT ON publishers TO server")
+	add(t, owner, "www.example.com", "other.example")
+	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
+	servertest.Until(t, "ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+	lookup := s.Database().PublisherByDomain
+	for _, policy := range []string{"", "CREATE POLICY most ON publishers USING (domain <> 'www.example.com')"} {
+		exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; "+policy)
+		servertest.Until(t, "lookups fail", servertest.Soon, func() bool {
+			_, err := lookup(t.Context(), "other.example")
+			return errors.Is(err, ErrRowSecurity)
+		})
+		if err := s.Ping(t.Context()); !errors.Is(err, ErrRowSecurity) || s.isListening.Load() {
+			t.Errorf("Ping: %v", err)
+		}
+		if d := mw.CheckOrigin("https://www.example.com"); !d.Allowed {
+			t.Errorf("a remembered publisher: %+v", d)
+		}
+		if d := mw.CheckOrigin("https://third.example"); d.Reason != ampcors.ReasonSourceUnavailable {
+			t.Errorf("another publisher: %+v", d)
+		}
+		exec(t, owner, "ALTER TABLE publishers DISABLE ROW LEVEL SECURITY")
+		servertest.Until(t, "ready again", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
+		servertest.Seen(t, servertest.Soon, "other.example", true, mw)
+		exec(t, owner, "DELETE FROM publishers WHERE domain = 'other.example'")
+		servertest.Seen(t, servertest.Soon, "other.example", false, mw)
+		add(t, owner, "other.example")
+		servertest.Seen(t, servertest.Soon, "other.example", true, mw)
+	}
+	exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; ALTER ROLE server BYPASSRLS")
+	servertest.Until(t, "a user with BYPASSRLS is ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
+}
+
+// Rows that change while the triggers are disabled, or with the whole table, are looked up again: the state before and after is the same.
+func TestAReplacedTableIsSeen(t *testing.T) {
+	t.Parallel()
+	for _, change := range []string{
+		"BEGIN; ALTER TABLE publishers DISABLE TRIGGER ALL; DELETE FROM publishers; ALTER TABLE publishers ENABLE ALWAYS TRIGGER ampcors_insert, " +
+			"ENABLE ALWAYS TRIGGER ampcors_update, ENABLE ALWAYS TRIGGER ampcors_delete, ENABLE ALWAYS TRIGGER ampcors_truncate; COMMIT",
+		"BEGIN; DROP TABLE publishers; " + createTable + "; INSTALL; COMMIT",
+		"CREATE SCHEMA other; SET search_path = other; " + createTable + "; INSTALL; BEGIN; ALTER SCHEMA public RENAME TO old; ALTER SCHEMA other RENAME TO public; COMMIT",
+		"ALTER TABLE publishers ALTER COLUMN domain TYPE text COLLATE \"C\" USING 'x' || domain",
+	} {
+		t.Run(strings.Fields(change)[1], func(t *testing.T) {
+			t.Parallel()
+			db, conn := database(t)
+			mw := newServers(t, 1, db.Addr)[0]
+			add(t, conn, "www.example.com")
+			servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+			install, err := InstallSQL(sqlsource.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Installing reports everything. Here it is the check alone that must find out.
+			install, _, _ = strings.Cut(install, "SELECT set_config('ampcors.installing', 'off'")
+			exec(t, conn, strings.Replace(change, "INSTALL;", install, 1))
+			servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
+		})
+	}
+}
+
+// PgBouncer with pool_mode=transaction gives each statement another session. Lookups work, also those of a second program.
+func TestLookupsThroughATransactionPooler(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	add(t, conn, "www.example.com")
+	pooler := servertest.PgBouncer(t, db, "transaction")
+	for range 2 {
+		s, err := New(Config{ConnString: servertest.DSN(pooler.Addr), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lookup := s.Database().PublisherByDomain
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for range 50 {
+					if domain, err := lookup(t.Context(), "www.example.com"); err != nil || domain != "www.example.com" {
+						t.Errorf("%q, %v", domain, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		s.Close()
+	}
+}
+
+// A primary whose user may not write is no standby.
+func TestAReadOnlyUserIsSaid(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	exec(t, conn, "CREATE ROLE server LOGIN; GRANT SELECT ON publishers TO server; ALTER ROLE server SET default_transaction_read_only = on")
+	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on") || strings.Contains(err.Error(), "standby") {
+		t.Error(err)
+	}
+}

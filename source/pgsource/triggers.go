@@ -20,6 +20,8 @@ const (
 	maxRows       = 30_000 // changed by one statement; if there are more, their domains are not sent
 	maxPayload    = 7_500  // bytes; with one more domain, below PostgreSQL's limit of 8000
 	tag           = "$ampcors$"
+
+	installing = "ampcors.installing" // a setting of the transaction that installs the triggers
 )
 
 var triggerNames = []string{"ampcors_insert", "ampcors_update", "ampcors_delete", "ampcors_truncate"}
@@ -58,10 +60,11 @@ func (s *Table) Install(ctx context.Context) error {
 // Config.Table.
 func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
 	var own, others int
+	var isHidden bool
 	for dead := s.db.Stats().OpenConnections; ; dead-- { // all connections of the pool may be dead
-		err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others)
+		err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others, &isHidden)
 		if err == nil {
-			return own == len(triggerNames), s.fits(others)
+			return own == len(triggerNames), s.fits(others, isHidden)
 		}
 		if dead <= 0 || ctx.Err() != nil || !isLost(err) {
 			return false, fmt.Errorf("pgsource: %w", err)
@@ -77,9 +80,18 @@ func isLost(err error) bool {
 }
 
 // countSQL counts the triggers that have the names in triggerNames: first, those that are enabled and have this
-// body; second, those that are made for other columns or another condition.
-var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0)
+// body; second, those that are made for other columns or another condition; third, whether a policy may hide rows from this user.
+var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0),
+	COALESCE(row_security_active(to_regclass($1)), false)
 	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname IN ('` + strings.Join(triggerNames, "', '") + `')`
+
+// identitySQL tells a table from one that has replaced it, or has been rewritten, and its triggers from ones that were made or
+// enabled again. Rows may have changed meanwhile without a trigger: a dump that is restored, a schema that is swapped, DISABLE
+// TRIGGER, ALTER COLUMN TYPE.
+const identitySQL = `COALESCE((SELECT concat_ws(' ', c.oid, c.relfilenode, c.xmin,
+	(SELECT string_agg(concat_ws(':', t.oid, t.xmin), ',' ORDER BY t.oid) FROM pg_trigger AS t WHERE t.tgrelid = c.oid),
+	(SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0))
+	FROM pg_class AS c WHERE c.oid = to_regclass($1)), 'none')`
 
 // ErrOtherTriggers says that the triggers on a table were installed with other columns or another
 // condition than a [Config] has. Either the triggers or the Config is wrong. If the Config lacks the
@@ -87,16 +99,29 @@ var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.pr
 // [source.ErrNoStale].
 var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table are for other columns or another condition, character for character; use theirs, or run ampcors source install --replace with yours; %w", source.ErrNoStale)
 
-// What is known of the triggers on the table.
+// ErrRowSecurity says that row-level security is on for the table and the user. A policy may hide rows, so that a
+// lookup cannot tell a row that is hidden from one that is missing. So lookups fail.
+var ErrRowSecurity = errors.New("pgsource: row-level security may hide rows of the table from this user, and a hidden row looks like a missing one; " +
+	"want a user with BYPASSRLS, or the owner of a table without FORCE ROW LEVEL SECURITY")
+
+// What is known of the triggers on the table, and of its rows.
 const (
 	unknownTriggers int32 = iota // they are not checked now
 	fittingTriggers              // those of this Config, or none
 	otherTriggers
+	hiddenRows          // those of this Config, or none, and a policy may hide rows
 	otherTriggersBefore // they are not checked now, and the last check found those of another Config
 )
 
-// fits notes whether there are triggers of another Config, and returns ErrOtherTriggers if so.
-func (s *Table) fits(others int) error {
+// fits notes whether there are triggers of another Config, or whether rows may be hidden, and returns ErrOtherTriggers or
+// ErrRowSecurity if so.
+func (s *Table) fits(others int, isHidden bool) error {
+	if isHidden && others == 0 {
+		if s.fit.Swap(hiddenRows) != hiddenRows {
+			s.listeners.Call() // a row may have looked missing
+		}
+		return ErrRowSecurity
+	}
 	if others > 0 {
 		if s.fit.Swap(otherTriggers) != otherTriggers {
 			s.listeners.Call() // what is remembered may be wrong
@@ -110,6 +135,7 @@ func (s *Table) fits(others int) error {
 // unwatched notes that the listening connection, which looks at the triggers, is lost.
 func (s *Table) unwatched() {
 	s.fit.CompareAndSwap(fittingTriggers, unknownTriggers)
+	s.fit.CompareAndSwap(hiddenRows, unknownTriggers)
 	s.fit.CompareAndSwap(otherTriggers, otherTriggersBefore)
 }
 
@@ -123,6 +149,8 @@ func (s *Table) checkFit(ctx context.Context) error {
 		return nil
 	case otherTriggers:
 		return ErrOtherTriggers
+	case hiddenRows:
+		return ErrRowSecurity
 	}
 	_, err := s.IsInstalled(ctx)
 	if err != nil && fit == otherTriggersBefore && !errors.Is(err, ErrOtherTriggers) {
@@ -177,9 +205,13 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 	if t.Condition != "" {
 		where = " WHERE (" + t.Condition + "\n)"
 	}
-	// The transition tables get the table's own name, because Condition may use it.
-	rows := func(columns, transition string) string {
-		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", columns, transition, name, where)
+	// The transition tables get the table's own name, because Condition may use it. Bytes are compared, as a lookup
+	// does: to the column's own collation or type, such as citext, a row that is found may equal one that is not.
+	rows := func(transition string, columns ...string) string {
+		for i, column := range columns {
+			columns[i] = column + `::text COLLATE "C"`
+		}
+		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", strings.Join(columns, ", "), transition, name, where)
 	}
 	// PostgreSQL folds unquoted names to lower case.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{strings.ToLower(t.DomainColumn), strings.ToLower(t.PrefixColumn),
@@ -202,11 +234,11 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	IF TG_OP = 'INSERT' THEN
-		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[3]s) AS changed (domain);
+		SELECT array_agg(DISTINCT domain) INTO ampcors_domains FROM (%[3]s) AS changed (domain);
 	ELSIF TG_OP = 'DELETE' THEN
-		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (%[4]s) AS changed (domain);
+		SELECT array_agg(DISTINCT domain) INTO ampcors_domains FROM (%[4]s) AS changed (domain);
 	ELSE
-		SELECT array_agg(DISTINCT domain::text) INTO ampcors_domains FROM (
+		SELECT array_agg(DISTINCT domain) INTO ampcors_domains FROM (
 			(%[5]s EXCEPT %[6]s)
 			UNION ALL
 			(%[6]s EXCEPT %[5]s)
@@ -222,12 +254,22 @@ BEGIN
 		PERFORM pg_notify('%[2]s', ampcors_message);
 	END LOOP;
 	RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+	IF current_setting('%[8]s', true) = 'on' THEN
+		RAISE;
+	END IF;
+	RAISE WARNING 'ampcors: the triggers of %[9]s fail, so that each write makes all servers look up everything: %%', SQLERRM;
+	PERFORM pg_notify('%[2]s', '');
+	RETURN NULL;
 END
 `, maxRows+1, channel,
-		rows(t.DomainColumn, "ampcors_new"), rows(t.DomainColumn, "ampcors_old"),
-		rows(t.DomainColumn+", "+t.PrefixColumn, "ampcors_old"), rows(t.DomainColumn+", "+t.PrefixColumn, "ampcors_new"), maxPayload)
+		rows("ampcors_new", t.DomainColumn), rows("ampcors_old", t.DomainColumn),
+		rows("ampcors_old", t.DomainColumn, t.PrefixColumn), rows("ampcors_new", t.DomainColumn, t.PrefixColumn), maxPayload,
+		installing, t.Table)
 	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS %s%s%s;\n", function, tag, body, tag)
+	// A writer's search_path must not change what Condition and its operators mean.
+	fmt.Fprintf(&b, "CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS %s%s%s;\n",
+		function, tag, body, tag)
 	for i, event := range []string{
 		"INSERT ON %s REFERENCING NEW TABLE AS ampcors_new",
 		"UPDATE ON %s REFERENCING OLD TABLE AS ampcors_old NEW TABLE AS ampcors_new",
@@ -239,10 +281,12 @@ END
 			"ALTER TABLE %[2]s ENABLE ALWAYS TRIGGER %[1]s;\n", triggerNames[i], t.Table, fmt.Sprintf(event, t.Table), function)
 	}
 	// The triggers for INSERT, UPDATE and DELETE run once, for no row, so that an error in Condition shows
-	// now, and not at the first write.
+	// now: later, it must not make a write fail.
+	fmt.Fprintf(&b, "SELECT set_config('%s', 'on', true);\n", installing)
 	fmt.Fprintf(&b, "INSERT INTO %[1]s (%[2]s) SELECT %[2]s FROM %[1]s WHERE false;\n", t.Table, t.DomainColumn)
 	fmt.Fprintf(&b, "UPDATE %[1]s SET %[2]s = %[2]s WHERE false;\n", t.Table, t.DomainColumn)
 	fmt.Fprintf(&b, "DELETE FROM %s WHERE false;\n", t.Table)
+	fmt.Fprintf(&b, "SELECT set_config('%s', 'off', true);\n", installing)
 	// Changes that were made before were not reported.
 	fmt.Fprintf(&b, "SELECT pg_notify('%s', '');\n", channel)
 	return triggers{t.Table, channel, mark, body, b.String()}, nil

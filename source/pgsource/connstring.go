@@ -2,6 +2,7 @@ package pgsource
 
 import (
 	"context"
+	sqldriver "database/sql/driver"
 	"errors"
 	"slices"
 	"strings"
@@ -76,19 +77,53 @@ var commonSettings = []string{"application_name", "client_encoding", "datestyle"
 // isWritable returns an error for a standby, whose notifications would not come. pgx has the same check, and panics if the server ends
 // before it answers.
 func isWritable(ctx context.Context, conn *pgconn.PgConn) error {
-	return saysWritable(conn.Exec(ctx, "SELECT current_setting('transaction_read_only'), pg_is_in_recovery()").ReadAll())
+	server, err := writable(conn.Exec(ctx, "SELECT current_setting('transaction_read_only'), pg_is_in_recovery(), "+
+		"extract(epoch FROM pg_postmaster_start_time())").ReadAll())
+	conn.CustomData()[serverKey] = server
+	return err
 }
 
-func saysWritable(results []*pgconn.Result, err error) error {
+// serverKey is where a connection keeps which server it is connected to: the time at which that started.
+const serverKey = "ampcors.server"
+
+func serverOf(conn *pgconn.PgConn) string {
+	server, _ := conn.CustomData()[serverKey].(string)
+	return server
+}
+
+// writable returns when the server started.
+func writable(results []*pgconn.Result, err error) (started string, _ error) {
 	switch {
 	case err != nil:
-		return err
-	case len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 2:
-		return errors.New("the server does not say whether it is a standby")
+		return "", err
+	case len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 3:
+		return "", errors.New("the server does not say whether it is a standby")
 	case string(results[0].Rows[0][1]) == "t":
-		return errors.New("the server is a standby")
-	case string(results[0].Rows[0][0]) == "on": // it may also be an old primary, after a move to another server
-		return errors.New("the server takes no writes from this user: default_transaction_read_only is on")
+		return "", errors.New("the server is a standby")
+	case string(results[0].Rows[0][0]) == "on":
+		return "", errReadOnly
+	}
+	return string(results[0].Rows[0][2]), nil
+}
+
+// errReadOnly may be about a user, or about an old primary after a move to another server.
+var errReadOnly = errors.New("pgsource: the server takes no writes from this user: default_transaction_read_only is on")
+
+// isReporting returns an error for a connection of lookups to another server than the one that reports changes.
+func (s *Table) isReporting(ctx context.Context, conn *pgconn.PgConn) error {
+	if err := isWritable(ctx, conn); err != nil {
+		return err
+	}
+	if reporting := s.server.Load(); reporting != nil && *reporting != serverOf(conn) {
+		return errors.New("the server is another one than the one that reports changes; both take writes")
+	}
+	return nil
+}
+
+// stillReports makes the pool drop a connection to a server that no longer reports changes.
+func (s *Table) stillReports(_ context.Context, conn *pgx.Conn) error {
+	if reporting := s.server.Load(); reporting != nil && *reporting != serverOf(conn.PgConn()) {
+		return sqldriver.ErrBadConn
 	}
 	return nil
 }

@@ -35,6 +35,9 @@
 // be made, a change is seen after [source.Config].TTL. If lookups fail as well, the last answer is used until
 // MaxStale is over.
 //
+// Lookups use only connections to the server that the listening connection is connected to, by its start time, which
+// each connection asks for once. After a move to another server, or a promotion, the others are closed before their next use.
+//
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby
 // is found when it is promoted. The old primary must not come back as a second one that takes
@@ -108,8 +111,8 @@ type Config struct {
 	// Table names where the publishers are. Placeholder must be empty.
 	Table sqlsource.Config
 
-	// MaxConns is how many connections lookups can use. They are kept open. If zero, 16 is
-	// used. One more listens, and every 8 to 12 seconds one more is made for a moment.
+	// MaxConns is how many connections lookups can use. One is closed after a minute, or if it was not used for 10 seconds. If
+	// zero, 16 is used. One more listens, and every 8 to 12 seconds one more is made for a moment.
 	MaxConns int
 
 	// Logger gets a line when the Table stops listening or cannot begin (level Error), another one for each further
@@ -132,6 +135,7 @@ type Table struct {
 	stop        context.CancelFunc
 	stopped     chan struct{} // closed when the listener has ended
 
+	server    atomic.Pointer[string] // the one that reports changes; nil while none does
 	listeners driver.Listeners
 	all       throttle // of the goroutine that listens
 	identity  string   // of the table and its triggers, at the last check; of the goroutine that listens
@@ -145,6 +149,10 @@ const (
 	// after up to maxRetry.
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
+
+	// maxLife and maxIdle are how long a connection of lookups is kept, and kept without a use.
+	maxLife = time.Minute
+	maxIdle = 10 * time.Second
 
 	// maxUnsent is how many echoes in a row may fail to be sent before the Table counts as not listening.
 	maxUnsent = 3
@@ -193,10 +201,15 @@ func newTable(cfg Config, times times) (*Table, error) {
 		return nil, errors.Join(errs...)
 	}
 	conn.ValidateConnect = isWritable
-	if conn.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // pgx's default
-		conn.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // PgBouncer with pool_mode=transaction loses prepared statements
+	s := &Table{conn: conn}
+	looking := conn.Copy()
+	looking.ValidateConnect = s.isReporting
+	if looking.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // pgx's default
+		looking.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // PgBouncer with pool_mode=transaction loses prepared statements
 	}
-	db := stdlib.OpenDB(*conn)
+	db := stdlib.OpenDB(*looking, stdlib.OptionResetSession(s.stillReports))
+	db.SetConnMaxLifetime(maxLife)
+	db.SetConnMaxIdleTime(maxIdle)
 	conns := cmp.Or(cfg.MaxConns, 16)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
@@ -206,10 +219,8 @@ func newTable(cfg Config, times times) (*Table, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Table{
-		Table: lookups, db: db, conn: conn, triggers: triggers, log: cmp.Or(cfg.Logger, slog.Default()),
-		stop: stop, stopped: make(chan struct{}), first: make(chan struct{}), times: times,
-	}
+	s.Table, s.db, s.triggers, s.log, s.times = lookups, db, triggers, cmp.Or(cfg.Logger, slog.Default()), times
+	s.stop, s.stopped, s.first = stop, make(chan struct{}), make(chan struct{})
 	go s.listen(ctx)
 	return s, nil
 }
@@ -323,8 +334,11 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("pgsource: %w", err)
 	}
+	// Before the first call of the listeners: what is looked up after it comes from this server.
+	s.server.Store(new(serverOf(conn.PgConn())))
 	defer func() {
 		s.isListening.Store(false)
+		s.server.Store(nil)
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.times.ping)
 		defer cancel()
 		_ = conn.Close(closing) // it may be dead
@@ -436,12 +450,12 @@ func (e *echo) state(limit time.Duration) (isSent bool, err error) {
 
 // check returns an error if the server does not answer, or would not report a change.
 func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
-	var isStandby, listens, mayRead, isHidden bool
+	var isStandby, isReadOnly, listens, mayRead, isHidden bool
 	var own, others int
 	var identity string
-	const facts = "pg_is_in_recovery(), $4 IN (SELECT pg_listening_channels()), to_regclass($1) IS NULL OR has_any_column_privilege(to_regclass($1), 'SELECT')"
+	const facts = "pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', $4 IN (SELECT pg_listening_channels()), to_regclass($1) IS NULL OR has_any_column_privilege(to_regclass($1), 'SELECT')"
 	if err := s.query(ctx, conn, "SELECT "+facts+", own, others, hidden, "+identitySQL+" FROM ("+countSQL+") AS found (own, others, hidden)",
-		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &listens, &mayRead, &own, &others, &isHidden, &identity); err != nil {
+		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &isReadOnly, &listens, &mayRead, &own, &others, &isHidden, &identity); err != nil {
 		return err
 	}
 	if s.identity != "" && identity != s.identity {
@@ -454,6 +468,8 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case isStandby: // a primary that has become a standby
 		return errors.New("pgsource: the server has become a standby")
+	case isReadOnly: // after a move to another server, perhaps
+		return errReadOnly
 	case !listens:
 		return errors.New("pgsource: the connection has lost its LISTEN; a pooler such as PgBouncer does that: want pool_mode=session, or no pooler")
 	case !mayRead:

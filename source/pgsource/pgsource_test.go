@@ -905,3 +905,37 @@ func TestAReadOnlyUserIsSaid(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// After a move to another server, lookups follow the connection that listens: a connection of theirs to the old server, which still
+// answers, is closed before its next use.
+func TestLookupsFollowTheServerThatReports(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string][]string{
+		"the old one is read-only": {"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"},
+		"the listening connection alone is lost": {"ALTER DATABASE postgres SET default_transaction_read_only = on", // of new connections alone
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND query NOT LIKE 'SELECT domain %' AND pid <> pg_backend_pid()"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, conn := database(t)
+			now, newConn := database(t)
+			add(t, conn, "www.example.com", "other.example")
+			add(t, newConn, "www.example.com", "other.example")
+			s := newTestTable(t, sqlsource.Config{}, old.Addr, now.Addr)
+			mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
+			servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+			before := *s.server.Load()
+			servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+			for _, sql := range move {
+				exec(t, conn, sql)
+			}
+			servertest.Until(t, "it listens to the new server", servertest.Soon, func() bool {
+				server := s.server.Load()
+				return server != nil && *server != before && s.isListening.Load()
+			})
+			exec(t, newConn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
+			servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
+			servertest.Seen(t, servertest.Soon, "other.example", true, mw)
+		})
+	}
+}

@@ -30,9 +30,10 @@ type breaker struct {
 
 	// While the database fails for remembered publishers, a lookup in the background finds out
 	// when it works again, so that nobody who has a stale answer waits a second time.
-	retry  *call    // the running retry or, before it starts, the failed call that it will repeat; nil if there is neither
-	waited []string // keys that failed since the database last answered, until the breaker is open
-	next   string   // the key that was rejected last
+	retry  *call         // the running retry or, before it starts, the failed call that it will repeat; nil if there is neither
+	lapses time.Duration // when the retry counts no longer: its lookup ignores its context, perhaps
+	waited []string      // keys that failed since the database last answered, until the breaker is open
+	next   string        // the key that was rejected last
 }
 
 func (b *breaker) isOpen() bool { return b.failures >= failuresToOpen }
@@ -48,7 +49,10 @@ func (b *breaker) check(key string, now time.Duration) error {
 }
 
 // rejects returns an error if a caller with a stale answer must not wait for a lookup of the key.
-func (b *breaker) rejects(key string) error {
+func (b *breaker) rejects(key string, now time.Duration) error {
+	if b.retry != nil && now >= b.lapses {
+		b.retry = nil
+	}
 	if b.retry != nil && (b.isOpen() || slices.Contains(b.waited, key)) {
 		b.next = key
 		return b.err

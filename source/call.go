@@ -20,7 +20,8 @@ type call struct {
 	isProbe   bool     // finds out whether the database works again
 	breaker   *breaker // of its kind
 	queue     *queue
-	isRefresh bool // it runs in the background, and has a slot
+	isRefresh bool // it runs in the background
+	hasSlot   bool // before it runs
 	isAsked   bool // the database was asked; otherwise err is the Source's own
 	forgotten bool // the answer must not be remembered; Source.mu guards it
 
@@ -85,8 +86,13 @@ func (s *Source) wait(ctx context.Context, running *call) Answer {
 		return s.answer(running)
 	case <-ctx.Done():
 		return Answer{Err: context.Cause(ctx)} // the client is gone
-	case <-timer.C:
-		return s.staleIfError(running.key.text, ErrTimeout) // the database ignores its context
+	case <-timer.C: // the database ignores its context; the next caller asks again
+		s.mu.Lock()
+		if s.calls[running.key] == running {
+			delete(s.calls, running.key)
+		}
+		s.mu.Unlock()
+		return s.staleIfError(running.key.text, ErrTimeout)
 	}
 }
 
@@ -103,7 +109,7 @@ func (s *Source) answer(done *call) Answer {
 func (s *Source) run(ctx context.Context, own *call) {
 	own.err = ErrPanicked // unless ask returns
 	defer s.finish(own)
-	if !own.isRefresh && !own.queue.wait(own.class, s.options.Timeout) {
+	if !own.hasSlot && !own.queue.wait(own.class, s.options.Timeout) {
 		own.err = ErrBusy
 		return
 	}
@@ -230,6 +236,9 @@ func (s *Source) finish(own *call) {
 			s.stats.Busy++
 			if own.class != remembered {
 				s.rejected.add(own.key.text, s.now())
+			}
+			if isRetry {
+				s.retryLater(own)
 			}
 		}
 	case errors.Is(err, ErrBadAnswer):

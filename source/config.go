@@ -25,7 +25,9 @@ type Config struct {
 
 	// MaxStale is how long a publisher still gets in after the database confirmed it, if the
 	// database then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
-	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
+	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more. From the moment the database works,
+	// no request gets a stale answer for longer than 1 second and four times Timeout, unless lookups that ignore their
+	// context keep all of MaxConcurrent.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
 	// Timeout is how long a lookup may take, and how long it may wait for a slot of

@@ -210,7 +210,7 @@ func (s *Source) find(ctx context.Context, requested key) Answer {
 		return Answer{Publisher: domain}
 	}
 	if _, ok := s.memory.stale(k.text, s.now()); ok && class == remembered {
-		if err := shard.publishers.rejects(k.text); err != nil {
+		if err := shard.publishers.rejects(k.text, s.now()); err != nil {
 			s.stats.CircuitOpen++
 			s.mu.Unlock()
 			return s.staleIfError(k.text, err)
@@ -273,10 +273,11 @@ func (s *Source) refresh(domain string) {
 		shard.queue.leave(remembered)
 		return
 	}
+	own.hasSlot = true
 	s.runInBackground(own)
 }
 
-// runInBackground runs a call that has a slot.
+// runInBackground runs a call.
 func (s *Source) runInBackground(own *call) {
 	own.isRefresh = true
 	go func() {

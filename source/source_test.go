@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -804,6 +805,87 @@ func TestARetryGivesWay(t *testing.T) {
 			if n := f.count("a"); n < test.counts || test.counts == 2 && n != 2 {
 				t.Errorf("%s: asked %d times", name, n)
 			}
+		})
+	}
+}
+
+// From the moment the database works, no request gets a stale answer for longer than a bound, whatever happened before: lookups that
+// fail, are slow, hang, or ignore their context, names that are forgotten, and a stream of invented names that takes the slots.
+func TestNoAnswerStaysStaleOnceTheDatabaseWorks(t *testing.T) {
+	t.Parallel()
+	bound := openFor + 4*testOptions.Timeout // a pause, a slot and a lookup; and once more if that found another cause
+	for seed := range uint64(400) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 66))
+			slots := 1 + random.IntN(4)
+			var names []string
+			for i := range 1 + random.IntN(6) {
+				names = append(names, fmt.Sprint("a", i))
+			}
+			f := newFake(names...)
+			c := newTestSource(t, f.source(), func(o *Config) { o.MaxConcurrent = slots })
+			defer c.Close()
+			for _, name := range names {
+				c.Find(t.Context(), name)
+			}
+			c.forgetAll()
+			deaf, flood := 0, random.IntN(2) == 0
+			var asked sync.WaitGroup
+			ask := func(name string) {
+				asked.Go(func() { c.Find(t.Context(), name) })
+			}
+			for range 5 + random.IntN(40) {
+				f.set(func() {
+					f.err, f.delay, f.deaf = nil, 0, false
+					switch random.IntN(4) {
+					case 0:
+						f.err = errDown
+					case 1:
+						f.delay = time.Hour
+					case 2:
+						f.delay = testOptions.Timeout * 3 / 4
+					case 3:
+						if deaf < slots-1 { // each keeps a slot for good
+							f.delay, f.deaf = time.Hour, true
+							deaf++
+						} else {
+							f.err = errDown
+						}
+					}
+				})
+				isDeaf := f.deaf
+				for range 1 + random.IntN(3) {
+					ask(names[random.IntN(len(names))])
+					synctest.Wait()
+					if isDeaf {
+						break // one lookup at most
+					}
+				}
+				if isDeaf {
+					f.set(func() { f.err, f.delay, f.deaf = errDown, 0, false })
+				}
+				if flood {
+					ask(fmt.Sprint("invented", random.Uint64()))
+				}
+				if random.IntN(10) == 0 {
+					_ = c.Forget(domainOf(names[random.IntN(len(names))]))
+				}
+				time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond)
+			}
+			f.set(func() { f.err, f.delay, f.deaf = nil, 0, false })
+			for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
+				if flood {
+					ask(fmt.Sprint("invented", random.Uint64()))
+				}
+				for _, name := range names {
+					since := time.Since(began)
+					if r := c.Find(t.Context(), name); r.Stale && since > bound {
+						t.Fatalf("seed %d, %d slots, %d lookups that ignore their context: %s %v after the database works: %+v", seed, slots, deaf, name, since, r)
+					}
+				}
+			}
+			c.Close()
+			asked.Wait()
 		})
 	}
 }

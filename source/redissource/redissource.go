@@ -30,8 +30,9 @@
 // change that Redis could not report in that time is seen then, or after [source.Config].TTL if that is
 // earlier.
 //
-// Redis reports an expired key when it removes it. If many keys expire, that can be most of a second
-// late. Redis does not report SWAPDB: after one, run FLUSHDB on the database that the servers no longer
+// Redis reports an expired key when it removes it, which can be much later. So a lookup also asks when the key expires
+// (PTTL), and nothing is remembered for longer. If the user lacks the permission +pttl, an expiry is seen when Redis reports
+// it, or after [source.Config].TTL. Redis does not report SWAPDB: after one, run FLUSHDB on the database that the servers no longer
 // use.
 //
 // # Cluster and Sentinel
@@ -133,6 +134,9 @@ type Store struct {
 	stop      context.CancelFunc
 
 	listeners driver.Listeners
+
+	expiryMu sync.Mutex
+	expiry   map[string]*time.Timer // of publishers whose keys expire
 }
 
 // New returns a Store. It does not wait for a connection, so a server can start while Redis is down. An error
@@ -188,7 +192,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	prefix := cmp.Or(cfg.KeyPrefix, "ampcors:")
 	s := &Store{link: link{first: make(chan struct{}), masters: o.InitAddress}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
-		replicas: cfg.Replicas, timeout: cmp.Or(cfg.ReplicaTimeout, time.Second), log: cmp.Or(cfg.Logger, slog.Default())}
+		expiry: make(map[string]*time.Timer), replicas: cfg.Replicas, timeout: cmp.Or(cfg.ReplicaTimeout, time.Second), log: cmp.Or(cfg.Logger, slog.Default())}
 	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1) // one connection, as each is told of every change
 	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 3*time.Second)
 	if o.RetryDelay == nil { // one retry, at once: a lookup that must fail should not wait
@@ -213,6 +217,12 @@ func (s *Store) Close() {
 	s.link.client, s.link.closed = nil, true
 	s.link.mu.Unlock()
 	s.stop() // watch closes the client
+	s.expiryMu.Lock()
+	defer s.expiryMu.Unlock()
+	for _, timer := range s.expiry {
+		timer.Stop()
+	}
+	clear(s.expiry)
 }
 
 // Ping makes both lookups once. It reports whether Redis answers and would report a change, and otherwise why not: it cannot be reached, is
@@ -274,11 +284,40 @@ func (s *Store) publisherByDomain(ctx context.Context, domain string) (string, e
 	if err != nil {
 		return "", err
 	}
-	ok, err := obey(ctx, func() (bool, error) { return client.Do(ctx, client.B().Exists().Key(key).Build()).AsBool() })
-	if err != nil || !ok {
+	left, err := obey(ctx, func() (int64, error) { return client.Do(ctx, client.B().Pttl().Key(key).Build()).AsInt64() })
+	if answer, isAnswer := rueidis.IsRedisErr(err); isAnswer && strings.HasPrefix(answer.Error(), "NOPERM") { // it may be allowed EXISTS
+		left, err = obey(ctx, func() (int64, error) { return client.Do(ctx, client.B().Exists().Key(key).Build()).AsInt64() })
+		left -= 2 // as PTTL has it: without an expiry, or missing
+	}
+	switch {
+	case err != nil || left == -2:
 		return "", err
+	case left >= 0:
+		s.expires(domain, time.Duration(left)*time.Millisecond)
 	}
 	return domain, nil
+}
+
+// expires reports a publisher when its key has expired: Redis reports that only when it removes the key, which can be much later.
+func (s *Store) expires(domain string, left time.Duration) {
+	s.expiryMu.Lock()
+	defer s.expiryMu.Unlock()
+	if timer := s.expiry[domain]; timer != nil {
+		timer.Stop()
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(left+time.Millisecond, func() {
+		s.expiryMu.Lock()
+		isLast := s.expiry[domain] == timer
+		if isLast {
+			delete(s.expiry, domain)
+		}
+		s.expiryMu.Unlock()
+		if isLast {
+			s.listeners.Call(domain)
+		}
+	})
+	s.expiry[domain] = timer
 }
 
 // publisherByHash may return a domain that is no longer a publisher, with Redis Cluster.

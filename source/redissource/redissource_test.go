@@ -338,3 +338,29 @@ func TestAnotherKeyPrefixIsAnotherAllowlist(t *testing.T) {
 	}
 	servertest.Seen(t, servertest.Soon, "a.example", true, mw)
 }
+
+// A key that has expired is forgotten at once, though Redis has not removed it, and so has reported nothing.
+func TestAnExpiredKeyIsForgotten(t *testing.T) {
+	t.Parallel()
+	redis := servertest.Redis(t, "--enable-debug-command", "yes")
+	if answer, err := servertest.RedisDo(redis.Addr, "DEBUG", "SET-ACTIVE-EXPIRE", "0"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
+	s := newStore(t, redis.Addr)
+	mw := newMiddleware(t, s)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	for _, expiry := range []string{"60000", "1000"} { // the second replaces the first
+		if answer, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.example.com", "1", "PX", expiry); answer != "OK" || err != nil {
+			t.Fatal(answer, err)
+		}
+		if !mw.CheckOrigin("https://www.example.com").Allowed {
+			t.Error("not allowed before its key expires")
+		}
+	}
+	servertest.Until(t, "it is denied", servertest.Soon, func() bool { return !mw.CheckOrigin("https://www.example.com").Allowed })
+	s.expires("www.example.com", time.Hour)
+	s.Close()
+	if s.expiry["www.example.com"] != nil {
+		t.Error("a timer is left")
+	}
+}

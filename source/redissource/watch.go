@@ -201,6 +201,9 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	defer cancel()
 	if s.topology != Cluster {
 		o := lookAt(ctx, client, "", s.publisher, nil)
+		if o == nil {
+			o = lookAtRole(ctx, client)
+		}
 		if o != nil {
 			s.nudge(ctx, client, o) // a new connection may take longer than a look
 		}
@@ -280,6 +283,30 @@ func lookAt(ctx context.Context, node rueidis.Client, name, key string, slots []
 	flags := info["flags"]
 	if names, _ := flags.AsStrSlice(); !slices.Contains(names, "bcast") {
 		return &outage{err: fmt.Errorf("redissource: %sRedis does not report changes on this connection: its CLIENT TRACKING is off", name), slots: [][2]int{}}
+	}
+	return nil
+}
+
+// lookAtRole returns an outage if Redis is a replica, which answers and reports as a master does, also while it is cut off from
+// its master.
+func lookAtRole(ctx context.Context, client rueidis.Client) *outage {
+	role, err := obey(ctx, func() ([]rueidis.RedisMessage, error) {
+		return client.Do(ctx, client.B().Role().Build()).ToArray()
+	})
+	if _, isAnswer := rueidis.IsRedisErr(err); isAnswer { // such as a missing permission: lookups work
+		return &outage{err: fmt.Errorf("redissource: it is not known whether Redis is a replica; "+
+			"want a user with the permission +role: %w", err), slots: [][2]int{}}
+	}
+	if err != nil {
+		return &outage{err: fmt.Errorf("redissource: %w", err)}
+	}
+	name := ""
+	if len(role) > 0 {
+		name, _ = role[0].ToString()
+	}
+	if name != "master" {
+		return &outage{err: fmt.Errorf("redissource: Redis is a replica (ROLE: %.20q), which may be cut off from its master; "+
+			"want the master's address, or Topology %q", name, Sentinel)}
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func TestRedisThatRejectsAPingAnswers(t *testing.T) {
 	t.Parallel()
 	redis := servertest.Redis(t)
 	if answer, err := servertest.RedisDo(redis.Addr, "ACL", "SETUSER", "default", "-@all", "+hello", "+client", "+exists", "+get", "+set",
-		"+cluster"); answer != "OK" || err != nil {
+		"+cluster", "+role"); answer != "OK" || err != nil {
 		t.Fatal(answer, err)
 	}
 	s := newStore(t, redis.Addr)
@@ -321,5 +321,39 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	s.Close()
 	if _, err := s.Database().PublisherByDomain(t.Context(), "www.example.com"); err != errClosed || s.isListening() || s.Ping(t.Context()) != errClosed {
 		t.Errorf("%v, listening: %t", err, s.isListening())
+	}
+}
+
+// A replica answers lookups and reports changes, also while it is cut off from its master. So it does not count.
+func TestAReplicaIsNoMaster(t *testing.T) {
+	t.Parallel()
+	master := servertest.Redis(t)
+	replica := servertest.RedisReplica(t, master)
+	s := newStore(t, replica.Addr)
+	servertest.Until(t, "it is refused", servertest.Soon, func() bool {
+		err := s.Ping(t.Context())
+		return err != nil && strings.Contains(err.Error(), "Redis is a replica")
+	})
+	if _, err := s.publisherByDomain(t.Context(), "www.example.com"); err == nil || s.isListening() {
+		t.Error("a replica answers:", err)
+	}
+	// It is promoted, and later becomes a replica again.
+	for _, to := range [][]string{{"NO", "ONE"}, strings.Split(strings.Replace(master.Addr, ":", " ", 1), " ")} {
+		if answer, err := servertest.RedisDo(replica.Addr, append([]string{"REPLICAOF"}, to...)...); answer != "OK" || err != nil {
+			t.Fatal(answer, err)
+		}
+		servertest.Until(t, "it is known", servertest.Soon, func() bool { return s.isListening() == (to[0] == "NO") })
+	}
+	limited := servertest.Redis(t)
+	if answer, err := servertest.RedisDo(limited.Addr, "ACL", "SETUSER", "default", "+@all", "-role"); answer != "OK" || err != nil {
+		t.Fatal(answer, err)
+	}
+	s = newStore(t, limited.Addr)
+	servertest.Until(t, "it is not known", servertest.Soon, func() bool {
+		err := s.Ping(t.Context())
+		return err != nil && strings.Contains(err.Error(), "+role")
+	})
+	if _, err := s.publisherByDomain(t.Context(), "www.example.com"); err != nil || s.isListening() {
+		t.Error("lookups work, and it does not listen:", err)
 	}
 }

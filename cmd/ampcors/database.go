@@ -220,6 +220,8 @@ func (d *database) mysql() (*sql.DB, error) {
 	config.User, config.DBName = u.User.Username(), strings.TrimPrefix(u.Path, "/")
 	config.Passwd, _ = u.User.Password()
 	config.Timeout = 5 * time.Second
+	// Without it, the first lookup of a session begins a transaction, and all later ones would see its snapshot.
+	config.Params = map[string]string{"autocommit": "1"}
 	for name, values := range u.Query() {
 		switch name {
 		case "tls":
@@ -239,6 +241,7 @@ func (d *database) mysql() (*sql.DB, error) {
 	const conns = 16 // as many as pgsource has
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
+	db.SetConnMaxLifetime(time.Minute) // after a switchover, they lead to the old server
 	return db, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
+	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
 // TestSourceInstallAndFill prepares tables as people have them, and serves from them.
@@ -339,6 +340,55 @@ func TestSourceReportsWhatIsWrong(t *testing.T) {
 		code, stdout, stderr := run(t, "", append([]string{"source"}, test.args...)...)
 		if code != test.code || !strings.Contains(stderr, test.err) || strings.Contains(stdout+stderr, "secret") {
 			t.Errorf("%q: exit code %d; want %d\n%s%s", test.args, code, test.code, stdout, stderr)
+		}
+	}
+}
+
+// A server whose sessions begin without autocommit would answer each lookup from the snapshot of the first one.
+func TestALookupLeavesNoTransactionOpen(t *testing.T) {
+	t.Parallel()
+	addr := servertest.MariaDB(t).Addr
+	admin, err := sql.Open("mysql", "root@tcp("+addr+")/test?autocommit=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for _, statement := range []string{"SET GLOBAL autocommit = 0", "CREATE TABLE publishers (domain varchar(253) CHARACTER SET ascii PRIMARY KEY, hash_prefix char(52))",
+		"INSERT INTO publishers (domain) VALUES ('www.example.com')"} {
+		if _, err := admin.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	d := &database{url: "mysql://root@" + addr + "/test"}
+	ours, err := d.mysql()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := sql.Open("mysql", "root@tcp("+addr+")/test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for db, works := range map[*sql.DB]bool{ours: true, plain: false} {
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		table, err := sqlsource.New(db, sqlsource.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Ping(t.Context()); (err == nil) != works || err != nil && !strings.Contains(err.Error(), "autocommit=0") {
+			t.Errorf("Ping: %v", err)
+		}
+	}
+	table, err := sqlsource.New(ours, sqlsource.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"www.example.com", ""} {
+		if got, err := table.Database().PublisherByDomain(t.Context(), "www.example.com"); got != want || err != nil {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+		if _, err := admin.Exec("DELETE FROM publishers"); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -69,6 +69,9 @@
 // A lookup that fails while there is time is retried, up to twice, on a connection that has answered a
 // ping, or on a new one. So connections that the database or a proxy has closed cause few errors: only
 // for a lookup whose connections were closed three times in a row.
+//
+// Give connections a lifetime (SetConnMaxLifetime), such as a minute: after a switchover, an open one may still lead to the
+// old server, which answers without the changes on the new one. Sessions must begin with autocommit on.
 package sqlsource
 
 import (
@@ -230,7 +233,15 @@ func isCanonical(domain string) bool {
 func (s *Table) Ping(ctx context.Context) error {
 	_, err := s.publisherByDomain(ctx, "")
 	_, err2 := s.publisherByHash(ctx, "")
-	return errors.Join(err, err2)
+	if err = errors.Join(err, err2); err != nil || s.table.Placeholder != "?" {
+		return err
+	}
+	commits := true // also if the database is not MySQL or MariaDB, and rejects the question
+	if s.db.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&commits) == nil && !commits {
+		return errors.New("sqlsource: sessions begin with autocommit=0, so that a lookup begins a transaction, and later ones do not see changes; " +
+			"want autocommit=1, such as a parameter of the driver's connection string")
+	}
+	return nil
 }
 
 // find returns the domain of the first row for which matches returns true. Under the

@@ -224,3 +224,54 @@ func TestAClusterListsPublishersAndReportsChanges(t *testing.T) {
 	}
 	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
 }
+
+// A master that takes a hash slot without its keys reports nothing. What was remembered of the slot is looked up again.
+func TestASlotThatMovesWithoutItsKeys(t *testing.T) {
+	t.Parallel()
+	nodes := servertest.RedisCluster(t, 3, time.Minute)
+	do := func(node *servertest.Server, command ...string) string {
+		answer, err := servertest.RedisDo(node.Addr, command...)
+		if err != nil {
+			t.Fatalf("%q: %v", command, err)
+		}
+		return answer
+	}
+	s := newStore(t, nodes[0].Addr, Cluster)
+	mw := newMiddleware(t, s)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	if err := s.Add(t.Context(), "www.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+	slot := do(nodes[0], "CLUSTER", "KEYSLOT", "ampcors:publisher:www.example.com")
+	for _, node := range nodes {
+		if do(node, "CLUSTER", "COUNTKEYSINSLOT", slot) == "0" {
+			do(node, "CLUSTER", "SETSLOT", slot, "IMPORTING", do(nodes[0], "CLUSTER", "MYID"))
+			do(node, "CLUSTER", "SETSLOT", slot, "NODE", do(node, "CLUSTER", "MYID"))
+			do(node, "CLUSTER", "BUMPEPOCH")
+			break
+		}
+	}
+	servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
+}
+
+func TestSlotsThatMove(t *testing.T) {
+	t.Parallel()
+	s, now := new(Store), time.Now()
+	for i, test := range []struct {
+		masters map[string][][2]int
+		after   time.Duration
+		want    bool
+	}{
+		{map[string][][2]int{"a": {{0, 99}}, "b": {{100, numSlots - 1}}}, 0, false}, // the first look
+		{map[string][][2]int{"a": {{0, 99}}}, 0, false},                             // b is not known now
+		{map[string][][2]int{"a": {{0, 100}}, "b": {{101, numSlots - 1}}}, 0, true},
+		{map[string][][2]int{"a": {{0, 101}}, "b": {{102, numSlots - 1}}}, time.Second, false}, // later
+		{map[string][][2]int{"a": {{0, 101}}, "b": {{102, numSlots - 1}}}, movedEvery, true},
+		{map[string][][2]int{"a": {{0, 101}, {-1, 0}}, "b": {{102, numSlots}}}, 2 * movedEvery, false},
+	} {
+		if got := s.haveMoved(test.masters, now.Add(test.after)); got != test.want {
+			t.Errorf("%d: %t", i, got)
+		}
+	}
+}

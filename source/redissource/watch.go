@@ -46,6 +46,10 @@ type link struct {
 
 	masters []string // addresses of a Cluster's masters that the last look found; at first those in Config
 
+	owners   [numSlots]string // the master of each hash slot, as far as it was ever known
+	hasMoved bool             // a slot has another master since the listeners were called for that
+	movedAt  time.Time        // when they were
+
 	nudging atomic.Bool
 }
 
@@ -219,6 +223,9 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 		s.nudge(ctx, client, o)
 		return o
 	}
+	if s.haveMoved(masters, time.Now()) {
+		s.listeners.Call()
+	}
 	var mu sync.Mutex
 	var found *outage
 	var group sync.WaitGroup
@@ -252,6 +259,31 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 		s.nudge(ctx, client, &outage{}) // rueidis may know other nodes then
 	}
 	return found
+}
+
+// movedEvery is the least time between two calls of the listeners for slots that move: a Cluster moves many, one after another.
+const movedEvery = 5 * time.Second
+
+// haveMoved reports whether the listeners must be called because hash slots have other masters now. These may have fewer keys, and nobody
+// reports that: a master that takes a slot without its keys, or a replica that is promoted behind.
+func (s *Store) haveMoved(masters map[string][][2]int, now time.Time) bool {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	for addr, ranges := range masters {
+		for _, slots := range ranges {
+			for slot := max(slots[0], 0); slot <= min(slots[1], numSlots-1); slot++ {
+				if owner := &s.link.owners[slot]; *owner != addr {
+					s.link.hasMoved = s.link.hasMoved || *owner != ""
+					*owner = addr
+				}
+			}
+		}
+	}
+	if !s.link.hasMoved || now.Sub(s.link.movedAt) < movedEvery {
+		return false
+	}
+	s.link.hasMoved, s.link.movedAt = false, now
+	return true
 }
 
 // lookAt returns an outage of the slots if a node does not answer a lookup, or would not report a change. Redis answers with an error

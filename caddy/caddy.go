@@ -45,15 +45,14 @@ func init() {
 // answers preflights by itself.
 //
 // CORS headers that the handlers behind it set are replaced. Those that a handler in front of it adds
-// later are not. If a request comes to two of these handlers, and the first has no reportOnly, it gets
-// an error with status 500; if no matcher keeps them apart, that is an error of the configuration.
+// later are not.
 //
-// If the server has error routes, this handler returns an error with status 403 for a denied request,
-// or 503 if the source cannot answer, and they handle it; otherwise this handler responds by itself.
-// Error routes run outside of this handler, so CORS headers that they set are not replaced.
+// Each request of a site must come to the handler, and first: it is an error of the configuration if a matcher of
+// anything but hosts leads to it, or if a handler before it may answer. Two of these handlers for one request
+// are an error too, unless the first one has reportOnly.
 //
-// If a route chooses this handler by the path, as in a handle block, a path that the backend may read
-// differently is denied with status 400 and the reason malformed_path: see the README.
+// A denied request gets a response of this handler, with status 403, or 503 if the source cannot answer. Error
+// routes do not see it. They run outside of this handler, so CORS headers that they set are not replaced.
 //
 // It sets these placeholders:
 //

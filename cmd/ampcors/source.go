@@ -228,6 +228,12 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		if !has(domain) {
 			return nil, fmt.Errorf("the table %s has no column %s; it has %s", table, domain, strings.Join(columns, ", "))
 		}
+		if kind, err := p.padded(); err != nil {
+			return nil, err
+		} else if kind != "" {
+			return nil, fmt.Errorf("the column %s of %s has the type %s, which adds spaces to each domain, so that no lookup finds one; "+
+				"want text or varchar: ALTER TABLE %s ALTER COLUMN %s TYPE text", domain, table, kind, table, domain)
+		}
 		if _, err := p.hasRow(fmt.Sprintf("SELECT %s FROM %s WHERE 1 = 0 AND (%s\n)", domain, table,
 			cmp.Or(p.table.Condition, "1 = 1"))); err != nil {
 			return nil, p.hinted(err)
@@ -317,6 +323,19 @@ func (p preparation) columns() ([]string, error) {
 	}
 	defer rows.Close()
 	return rows.Columns()
+}
+
+// padded returns the type of the column of domains if PostgreSQL pads its values with spaces, otherwise "".
+func (p preparation) padded() (kind string, err error) {
+	if p.isMySQL() {
+		return "", nil
+	}
+	err = p.db.QueryRowContext(p.ctx, "SELECT format_type(atttypid, atttypmod) FROM pg_attribute "+
+		"WHERE attrelid = to_regclass($1) AND lower(attname) = lower($2) AND atttypid = 'bpchar'::regtype", p.table.Table, p.table.DomainColumn).Scan(&kind)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return kind, err
 }
 
 // howToIndex returns how an index is created on the table, which may be partitioned. A view has none.

@@ -392,3 +392,23 @@ func TestALookupLeavesNoTransactionOpen(t *testing.T) {
 		}
 	}
 }
+
+// PostgreSQL pads a char(60) with spaces, so that no lookup finds a domain in it.
+func TestInstallRejectsAColumnThatPads(t *testing.T) {
+	t.Parallel()
+	dsn := servertest.DSN(servertest.Postgres(t).Addr)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for kind, want := range map[string]int{"char(60)": exitUntested, "varchar(60)": exitClean} {
+		if _, err := db.Exec("DROP TABLE IF EXISTS sites; CREATE TABLE sites (host " + kind + ")"); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := run(t, "", "source", "install", "--table", "sites", "--domain-column", "host", "--database", dsn)
+		if code != want || want != exitClean && !strings.Contains(stderr, "has the type character(60), which adds spaces") {
+			t.Errorf("%s: %d %s", kind, code, stderr)
+		}
+	}
+}

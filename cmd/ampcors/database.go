@@ -120,6 +120,8 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 		return "", err
 	}
 	defer opened.end()
+	reading, stop := context.WithTimeout(ctx, tableTimeout)
+	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := opened.ping(ctx); err != nil {
@@ -136,6 +138,15 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 	if n := d.withoutPrefix(ctx); n > 0 {
 		found += fmt.Sprintf("; %s: ampcors source fill, with the same flags, adds the prefixes, or names the rows whose domain is not canonical",
 			count(n, "row has no hash prefix, and no origin with a hash prefix finds it", "rows have no hash prefix, and no origin with a hash prefix finds them"))
+	}
+	wrong, read, isPart, err := d.unmatched(reading)
+	switch {
+	case err != nil:
+		return "", exitError{exitUntested, err}
+	case wrong != "":
+		return "", exitError{exitFindings, errors.New(wrong)}
+	case isPart:
+		found += fmt.Sprintf("; only %d rows were looked at, and lookups can match them", read)
 	}
 	changes := "it does not report changes: they are seen when an answer expires"
 	if opened.Notify != nil { // otherwise ping had failed
@@ -269,6 +280,77 @@ func (d *database) withoutPrefix(ctx context.Context) (n int) {
 		return 0
 	}
 	return n
+}
+
+// What unmatched reads and names at most.
+const (
+	mostRows     = 1_000_000
+	mostNamed    = 10
+	tableTimeout = 20 * time.Second
+)
+
+// unmatched says which rows no lookup can match: their domain is not canonical, or has another hash prefix than the row. If there are
+// none, it returns "". It also returns how many rows it read, and whether these are only a part of them.
+func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bool, _ error) {
+	db, err := d.opened()
+	if err != nil {
+		return "", 0, false, err
+	}
+	defer db.Close()
+	t := d.table
+	hasPrefixes := !strings.EqualFold(t.PrefixColumn, t.DomainColumn)
+	condition := ""
+	if t.Condition != "" {
+		condition = " AND (" + t.Condition + "\n)"
+	}
+	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL%[4]s",
+		t.DomainColumn, t.PrefixColumn, t.Table, condition))
+	if err != nil {
+		return "", 0, false, d.hinted(err)
+	}
+	defer rows.Close()
+	var named []string
+	wrong := 0
+	for ; read < mostRows && rows.Next(); read++ {
+		var domain string
+		var prefix sql.NullString
+		if err := rows.Scan(&domain, &prefix); err != nil {
+			return "", 0, false, err
+		}
+		problem := ""
+		switch canonical, err := cacheurl.CanonicalDomain(domain); {
+		case err != nil:
+			problem = err.Error()
+		case canonical != domain:
+			problem = fmt.Sprintf("%.80q is not canonical; want %q", domain, canonical)
+		case hasPrefixes && prefix.Valid:
+			if own, _ := cacheurl.HashPrefix(domain); prefix.String != own {
+				problem = fmt.Sprintf("%q has the hash prefix %.80q; want %q, or NULL and ampcors source fill", domain, prefix.String, own)
+			}
+		}
+		if problem == "" {
+			continue
+		}
+		if wrong++; wrong <= mostNamed {
+			named = append(named, problem)
+		}
+	}
+	if err := rows.Err(); err != nil && ctx.Err() == nil {
+		return "", 0, false, err
+	}
+	isPart = read == mostRows || ctx.Err() != nil
+	if wrong == 0 {
+		return "", read, isPart, nil
+	}
+	text := fmt.Sprintf("the table %s has %s: %s", t.Table, count(wrong, "row that no lookup can match as it is", "rows that no lookup can match as they are"),
+		strings.Join(named, "; "))
+	if wrong > mostNamed {
+		text += "; …"
+	}
+	if isPart {
+		text += fmt.Sprintf(" (of the first %d rows)", read)
+	}
+	return text, read, isPart, nil
 }
 
 // rowHint says that the table has a row for a domain that lookups do not find, and why, or is "".

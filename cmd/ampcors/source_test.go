@@ -412,3 +412,51 @@ func TestInstallRejectsAColumnThatPads(t *testing.T) {
 		}
 	}
 }
+
+// check names the rows that no lookup can match.
+func TestCheckFindsRowsThatNoLookupMatches(t *testing.T) {
+	t.Parallel()
+	dsn := servertest.DSN(servertest.Postgres(t).Addr)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"--table", "sites", "--condition", "active", "--database", dsn}
+	if _, err := db.Exec("CREATE TABLE sites (domain text, hash_prefix text, active boolean DEFAULT true)"); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "", append([]string{"source", "install"}, flags...)...); code != exitClean {
+		t.Fatal(stderr)
+	}
+	own, _ := cacheurl.HashPrefix("www.example.com")
+	for _, test := range []struct {
+		domain, prefix, want string
+	}{
+		{"www.example.com", own, ""},
+		{"www.example.com", "", ""}, // NULL
+		{"Upper.example", "", `"Upper.example" is not canonical; want "upper.example"`},
+		{"bücher.example", "", `want "xn--bcher-kva.example"`},
+		{"www.example.com", "wrong", `has the hash prefix "wrong"`},
+		{"not a domain", "", "not a domain"},
+	} {
+		if _, err := db.Exec("TRUNCATE sites"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec("INSERT INTO sites VALUES ($1, NULLIF($2, ''), true), ('not one either', NULL, false)", test.domain, test.prefix); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := run(t, "", append([]string{"check", file}, flags...)...)
+		want := exitClean
+		if test.want != "" {
+			want = exitFindings
+		}
+		if code != want || !strings.Contains(stderr, test.want) || test.want != "" && !strings.Contains(stderr, "1 row that no lookup can match") {
+			t.Errorf("%+v: %d %s%s", test, code, stdout, stderr)
+		}
+	}
+}

@@ -181,8 +181,8 @@ func TestSourceInstallAndFill(t *testing.T) {
 			if _, stderr := source(exitUntested, on(tenants, "fill")...); !strings.Contains(stderr, "there is nothing to fill") {
 				t.Error(stderr)
 			}
-			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitClean ||
-				!strings.Contains(out, "it has publishers") {
+			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitFindings ||
+				!strings.Contains(stderr, `the table tenants has 1 row that no lookup can match as it is: "Grosse.example" is not canonical; want "grosse.example"`) {
 				t.Errorf("%d, %s%s", code, out, stderr)
 			}
 			server := serveWith(t, append([]string{"serve-proxy", "--to", okBackend(t), "--config", config, "--database", url, "--metrics", "127.0.0.1:0"}, tenants...)...)

@@ -184,7 +184,7 @@ func New(db *sql.DB, table Config) (*Table, error) {
 
 // placeholderOf returns the Placeholder of a driver.
 func placeholderOf(d driver.Driver) string {
-	name := strings.ToLower(fmt.Sprintf("%T", d)) // such as *mysql.MySQLDriver
+	name := typeOf(d)
 	for part, placeholder := range map[string]string{"mysql": "?", "mssql": "@p1", "oracle": ":1", "godror": ":1"} {
 		if strings.Contains(name, part) {
 			return placeholder
@@ -192,6 +192,9 @@ func placeholderOf(d driver.Driver) string {
 	}
 	return "$1" // which SQLite takes too
 }
+
+// typeOf returns the type of a driver in lower case, such as *mysql.mysqldriver.
+func typeOf(d driver.Driver) string { return strings.ToLower(fmt.Sprintf("%T", d)) }
 
 func (s *Table) lookup(column string) string {
 	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column, s.placeholder(1)) + s.condition()
@@ -233,10 +236,10 @@ func isCanonical(domain string) bool {
 func (s *Table) Ping(ctx context.Context) error {
 	_, err := s.publisherByDomain(ctx, "")
 	_, err2 := s.publisherByHash(ctx, "")
-	if err = errors.Join(err, err2); err != nil || s.table.Placeholder != "?" {
+	if err = errors.Join(err, err2); err != nil || !strings.Contains(typeOf(s.db.Driver()), "mysql") {
 		return err
 	}
-	commits := true // also if the database is not MySQL or MariaDB, and rejects the question
+	commits := true
 	if s.db.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&commits) == nil && !commits {
 		return errors.New("sqlsource: sessions begin with autocommit=0, so that a lookup begins a transaction, and later ones do not see changes; " +
 			"want autocommit=1, such as a parameter of the driver's connection string")

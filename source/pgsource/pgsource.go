@@ -213,7 +213,7 @@ func newTable(cfg Config, times times) (*Table, error) {
 	conns := cmp.Or(cfg.MaxConns, 16)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	lookups, err := sqlsource.New(db, cfg.Table)
+	lookups, err := sqlsource.New(db, withRowSecurity(cfg.Table))
 	if err != nil {
 		_ = db.Close() // nothing is open yet
 		return nil, err
@@ -236,7 +236,7 @@ func (s *Table) Close() {
 // the Table is not listening for changes. If lookups fail too, because of other triggers, the error is
 // [ErrOtherTriggers]. Right after New, it waits for the first connection until ctx is done.
 func (s *Table) Ping(ctx context.Context) error {
-	if err := s.Table.Ping(ctx); err != nil {
+	if _, err := said("", s.Table.Ping(ctx)); err != nil {
 		return err
 	}
 	switch installed, err := s.IsInstalled(ctx); {
@@ -271,13 +271,13 @@ func (s *Table) Database() source.Database {
 		if err := s.checkFit(ctx); err != nil {
 			return "", err
 		}
-		return byDomain(ctx, domain)
+		return said(byDomain(ctx, domain))
 	}
 	src.PublisherByHash = func(ctx context.Context, prefix string) (string, error) {
 		if err := s.checkFit(ctx); err != nil {
 			return "", err
 		}
-		return byHash(ctx, prefix)
+		return said(byHash(ctx, prefix))
 	}
 	src.Notify, src.IsListening = s.listeners.Notify, s.isListening.Load
 	return src

@@ -1,6 +1,7 @@
 package pgsource
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -103,6 +104,29 @@ var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table are for o
 // lookup cannot tell a row that is hidden from one that is missing. So lookups fail.
 var ErrRowSecurity = errors.New("pgsource: row-level security may hide rows of the table from this user, and a hidden row looks like a missing one; " +
 	"want a user with BYPASSRLS, or the owner of a table without FORCE ROW LEVEL SECURITY")
+
+// rowSecurityIsOn is a setting that nobody has, so that to read it is an error.
+const rowSecurityIsOn = "ampcors.row_security_is_on"
+
+// withRowSecurity returns the table with a condition that fails while row-level security is on. PostgreSQL evaluates it once for a
+// statement, before it looks at rows: a lookup that was answered a moment before the next check must not have seen fewer rows.
+func withRowSecurity(table sqlsource.Config) sqlsource.Config {
+	name := cmp.Or(table.Table, "publishers")
+	condition := fmt.Sprintf("CASE WHEN row_security_active(to_regclass('%s')) THEN current_setting('%s') = '' ELSE true END", name, rowSecurityIsOn)
+	if table.Condition != "" {
+		condition = "(" + table.Condition + "\n) AND " + condition
+	}
+	table.Condition = condition
+	return table
+}
+
+// said returns ErrRowSecurity in place of the error of that condition.
+func said(publisher string, err error) (string, error) {
+	if of := (*pgconn.PgError)(nil); errors.As(err, &of) && strings.Contains(of.Message, rowSecurityIsOn) {
+		return "", ErrRowSecurity
+	}
+	return publisher, err
+}
 
 // What is known of the triggers on the table, and of its rows.
 const (

@@ -89,6 +89,7 @@ func (s *Source) wait(ctx context.Context, running *call) Answer {
 	case <-timer.C: // the database ignores its context; the next caller asks again
 		s.mu.Lock()
 		if s.calls[running.key] == running {
+			running.forgotten = true // Forget no longer finds it
 			delete(s.calls, running.key)
 		}
 		s.mu.Unlock()

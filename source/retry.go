@@ -14,7 +14,7 @@ func (s *Source) retryLater(failed *call) {
 	if failed.isAsked { // otherwise there was no slot, and nothing new is known
 		b.lapses = max(b.until, now) + 2*s.options.Timeout // for a slot, and for the lookup
 	}
-	time.AfterFunc(b.until-now, func() { s.retry(failed) })
+	time.AfterFunc(max(b.until-now, minPause), func() { s.retry(failed) })
 }
 
 // toRetry returns a key that has expired and whose stale answer is still good, or "". First, it is the one that was rejected last: if only

@@ -303,8 +303,8 @@ func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bo
 	if t.Condition != "" {
 		condition = " AND (" + t.Condition + "\n)"
 	}
-	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL%[4]s",
-		t.DomainColumn, t.PrefixColumn, t.Table, condition))
+	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL%[4]s LIMIT %[5]d",
+		t.DomainColumn, t.PrefixColumn, t.Table, condition, mostRows))
 	if err != nil {
 		return "", 0, false, d.hinted(err)
 	}

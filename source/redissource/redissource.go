@@ -222,7 +222,7 @@ func (s *Store) Close() {
 	for _, timer := range s.expiry {
 		timer.Stop()
 	}
-	clear(s.expiry)
+	s.expiry = nil
 }
 
 // Ping makes both lookups once. It reports whether Redis answers and would report a change, and otherwise why not: it cannot be reached, is
@@ -302,6 +302,9 @@ func (s *Store) publisherByDomain(ctx context.Context, domain string) (string, e
 func (s *Store) expires(domain string, left time.Duration) {
 	s.expiryMu.Lock()
 	defer s.expiryMu.Unlock()
+	if s.expiry == nil { // closed
+		return
+	}
 	if timer := s.expiry[domain]; timer != nil {
 		timer.Stop()
 	}

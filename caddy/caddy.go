@@ -309,9 +309,6 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 
 // dropForged removes from a request what a backend may take for the PublisherHeader.
 func (h *Handler) dropForged(r *http.Request) {
-	if h.PublisherHeader == "" {
-		return
-	}
 	h.removeForged(r.Header)
 	h.removeForged(r.Trailer)
 	if r.Trailer != nil {

@@ -34,6 +34,7 @@ func newCheck() *cobra.Command {
 	caches := addCaches(cmd)
 	var d database
 	d.addFlags(cmd)
+	d.addNoTriggers(cmd)
 	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *isSchema {
@@ -50,7 +51,7 @@ func newCheck() *cobra.Command {
 			return err
 		}
 		if args[0] == "-" {
-			for _, flag := range []string{"caches", "with-database", "database", "table", "domain-column", "prefix-column", "condition"} {
+			for _, flag := range []string{"caches", "with-database", "database", "table", "domain-column", "prefix-column", "condition", "no-triggers"} {
 				if cmd.Flags().Changed(flag) {
 					return fmt.Errorf("--%s has no effect on -, because Caddy's configuration names its own caches and database; remove it", flag)
 				}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/spf13/cobra"
 	"golang.org/x/net/idna"
 
@@ -22,6 +25,7 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
@@ -34,6 +38,8 @@ const databaseEnv = "AMPCORS_DATABASE"
 type database struct {
 	url   string
 	table sqlsource.Config
+
+	noTriggers bool // changes are not reported
 }
 
 func (d *database) addFlags(cmd *cobra.Command) {
@@ -43,6 +49,25 @@ func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix",
 		"column of --table that has the hash prefixes; if no AMP Cache is trusted, name the column of domains here")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
+}
+
+// addNoTriggers adds a flag to commands that look at a table for another program.
+func (d *database) addNoTriggers(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&d.noTriggers, "no-triggers", false, "the program that looks up publishers uses sqlsource, as for a view: "+
+		"the table needs no triggers, and changes are seen when an answer expires")
+}
+
+// hasPrefixes reports whether the table has hash prefixes. It has none if both columns are the same.
+func (d *database) hasPrefixes() bool {
+	return !d.isColumn(d.table.PrefixColumn, driver.Folded(d.table.DomainColumn))
+}
+
+// isColumn reports whether a name in a statement is that of a column.
+func (d *database) isColumn(name, column string) bool {
+	if d.isMySQL() {
+		return strings.EqualFold(driver.Folded(name), column)
+	}
+	return driver.Folded(name) == column
 }
 
 // address returns the URL, or "" if no database is named.
@@ -71,7 +96,7 @@ func (d *database) checkEscapes() error {
 
 // checkFlags returns an error if flags are about a database, and none is named.
 func (d *database) checkFlags(cmd *cobra.Command) error {
-	for _, flag := range []string{"table", "domain-column", "prefix-column", "condition"} {
+	for _, flag := range []string{"table", "domain-column", "prefix-column", "condition", "no-triggers"} {
 		if cmd.Flags().Changed(flag) && d.address() == "" {
 			return fmt.Errorf("--%s is set, and no database is named: set --database or %s", flag, databaseEnv)
 		}
@@ -120,13 +145,13 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 		return "", err
 	}
 	defer opened.end()
-	reading, stop := context.WithTimeout(ctx, tableTimeout)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	pinging, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	if err := opened.ping(ctx); err != nil {
+	if err := opened.ping(pinging); err != nil {
 		return "", exitError{exitUntested, err}
 	}
+	ctx, stop := context.WithTimeout(ctx, tableTimeout)
+	defer stop()
 	found := "it has no publisher now"
 	for _, err := range opened.Publishers(ctx) {
 		if err != nil {
@@ -139,14 +164,16 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 		found += fmt.Sprintf("; %s: ampcors source fill, with the same flags, adds the prefixes, or names the rows whose domain is not canonical",
 			count(n, "row has no hash prefix, and no origin with a hash prefix finds it", "rows have no hash prefix, and no origin with a hash prefix finds them"))
 	}
-	wrong, read, isPart, err := d.unmatched(reading)
+	wrong, read, isPart, err := d.unmatched(ctx)
 	switch {
 	case err != nil:
 		return "", exitError{exitUntested, err}
 	case wrong != "":
 		return "", exitError{exitFindings, errors.New(wrong)}
+	case isPart && read == 0:
+		found += fmt.Sprintf("; its rows were not looked at, as that takes more than %v", tableTimeout)
 	case isPart:
-		found += fmt.Sprintf("; only %d rows were looked at, and lookups can match them", read)
+		found += fmt.Sprintf("; only its first %d rows were looked at, and lookups can match them", read)
 	}
 	changes := "it does not report changes: they are seen when an answer expires"
 	if opened.Notify != nil { // otherwise ping had failed
@@ -164,14 +191,14 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 		// The rest of the address may have a password.
 		return lookups{}, errors.New("the command looks up publishers in PostgreSQL and MySQL; want a URL with postgres:// or mysql://, or the keywords and values of libpq")
 	}
-	if !d.isMySQL() {
+	if !d.isMySQL() && !d.noTriggers {
 		table, err := d.postgres(log)
 		if err != nil {
 			return lookups{}, err
 		}
 		return lookups{table.Database(), d.withHint(table.Ping), table.Close}, nil
 	}
-	db, err := d.mysql()
+	db, err := d.opened()
 	if err != nil {
 		return lookups{}, err
 	}
@@ -197,15 +224,15 @@ func (d *database) hinted(err error) error {
 	}
 	switch t := d.table; code {
 	case "42P01", "1146": // no such table
-		return fmt.Errorf("%w; --table names the table, here %s", err, t.Table)
+		return fmt.Errorf("%w; --table names the table, here %s%s", err, t.Table, d.withQuotes(t.Table))
 	case "42703", "1054": // no such column
-		isNamed := func(column string) bool { return strings.Contains(message, strings.ToLower(column)) }
+		isNamed := func(column string) bool { return strings.Contains(message, strings.ToLower(driver.Folded(column))) }
 		switch {
 		case isNamed(t.PrefixColumn):
-			return fmt.Errorf("%w; it is the column of --prefix-column, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s",
-				err, t.DomainColumn)
+			return fmt.Errorf("%w; it is the column of --prefix-column, here %s%s, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s",
+				err, t.PrefixColumn, d.withQuotes(t.PrefixColumn), t.DomainColumn)
 		case isNamed(t.DomainColumn), t.Condition == "":
-			return fmt.Errorf("%w; --domain-column names the column of domains, here %s", err, t.DomainColumn)
+			return fmt.Errorf("%w; --domain-column names the column of domains, here %s%s", err, t.DomainColumn, d.withQuotes(t.DomainColumn))
 		}
 		return fmt.Errorf("%w; --condition names it, here %s", err, t.Condition)
 	case "42883": // no such operator
@@ -214,6 +241,15 @@ func (d *database) hinted(err error) error {
 		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s TO that user", err, t.Table)
 	}
 	return err
+}
+
+// withQuotes says how a name is written if PostgreSQL takes it for another one as it is, or is "".
+func (d *database) withQuotes(name string) string {
+	if d.isMySQL() || strings.ToLower(name) == name || strings.Contains(name, `"`) {
+		return ""
+	}
+	return fmt.Sprintf(`; PostgreSQL reads it as %s: if it has upper-case letters there, write it in quotes, '"%s"'`,
+		strings.ToLower(name), strings.ReplaceAll(name, ".", `"."`))
 }
 
 func (d *database) postgres(log *slog.Logger) (*pgsource.Table, error) {
@@ -248,12 +284,45 @@ func (d *database) mysql() (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(writable{connector})
 	const conns = 16 // as many as pgsource has
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	db.SetConnMaxLifetime(time.Minute) // after a switchover, they lead to the old server
+	db.SetConnMaxLifetime(maxLife)
 	return db, nil
+}
+
+// maxLife is how long a connection to MySQL or MariaDB is used. After a switchover, it leads to the old server, which answers
+// without the changes on the new one.
+const maxLife = time.Minute
+
+// A writable makes connections to a server that takes writes.
+type writable struct{ sqldriver.Connector }
+
+// errReadOnly is for a replica, and for an old primary after a switchover.
+var errReadOnly = errors.New("the server has read_only on, as a replica has, so that it may lack changes; want the address of the server that takes writes")
+
+func (c writable) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := conn.(sqldriver.QueryerContext).QueryContext(ctx, "SELECT CAST(@@read_only AS CHAR)", nil)
+	value := []sqldriver.Value{nil}
+	if err == nil {
+		err = errors.Join(rows.Next(value), rows.Close())
+	}
+	if unknown := (*mysql.MySQLError)(nil); errors.As(err, &unknown) && unknown.Number == 1193 { // a server that has no such variable
+		return conn, nil
+	}
+	if said := fmt.Sprintf("%s", value[0]); err == nil && said != "0" && said != "OFF" {
+		err = errReadOnly
+	}
+	if err != nil {
+		_ = conn.Close() // it was not used
+		return nil, err
+	}
+	return conn, nil
 }
 
 // opened returns a pool of the database.
@@ -261,13 +330,21 @@ func (d *database) opened() (*sql.DB, error) {
 	if d.isMySQL() {
 		return d.mysql()
 	}
-	return sql.Open("pgx", d.address())
+	if err := pgsource.CheckConnString(d.address()); err != nil { // the error of pgx may have the password
+		return nil, err
+	}
+	config, err := pgx.ParseConfig(d.address())
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // PgBouncer with pool_mode=transaction loses prepared statements
+	return stdlib.OpenDB(*config), nil
 }
 
 // withoutPrefix returns how many rows have no hash prefix, or 0 if that is not known or the table has none.
 func (d *database) withoutPrefix(ctx context.Context) (n int) {
 	t := d.table
-	if strings.EqualFold(t.PrefixColumn, t.DomainColumn) {
+	if !d.hasPrefixes() {
 		return 0
 	}
 	db, err := d.opened()
@@ -282,68 +359,38 @@ func (d *database) withoutPrefix(ctx context.Context) (n int) {
 	return n
 }
 
-// What unmatched reads and names at most.
+// What check reads and names at most.
 const (
 	mostRows     = 1_000_000
 	mostNamed    = 10
 	tableTimeout = 20 * time.Second
 )
 
-// unmatched says which rows no lookup can match: their domain is not canonical, or has another hash prefix than the row. If there are
-// none, it returns "". It also returns how many rows it read, and whether these are only a part of them.
+// unmatched says which rows that count no lookup can match. If there are none, it returns "". It also returns how many rows it read,
+// and whether these are only a part of them.
 func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bool, _ error) {
 	db, err := d.opened()
 	if err != nil {
 		return "", 0, false, err
 	}
 	defer db.Close()
-	t := d.table
-	hasPrefixes := !strings.EqualFold(t.PrefixColumn, t.DomainColumn)
 	condition := ""
-	if t.Condition != "" {
-		condition = " AND (" + t.Condition + "\n)"
+	if d.table.Condition != "" {
+		condition = " AND (" + d.table.Condition + "\n)"
 	}
-	rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL%[4]s LIMIT %[5]d",
-		t.DomainColumn, t.PrefixColumn, t.Table, condition, mostRows))
-	if err != nil {
-		return "", 0, false, d.hinted(err)
+	prefix := "NULL"
+	if d.hasPrefixes() {
+		prefix = d.table.PrefixColumn
 	}
-	defer rows.Close()
-	var named []string
-	wrong := 0
-	for ; read < mostRows && rows.Next(); read++ {
-		var domain string
-		var prefix sql.NullString
-		if err := rows.Scan(&domain, &prefix); err != nil {
-			return "", 0, false, err
-		}
-		problem := ""
-		switch canonical, err := cacheurl.CanonicalDomain(domain); {
-		case err != nil:
-			problem = err.Error()
-		case canonical != domain:
-			problem = fmt.Sprintf("%.80q is not canonical; want %q", domain, canonical)
-		case hasPrefixes && prefix.Valid:
-			if own, _ := cacheurl.HashPrefix(domain); prefix.String != own {
-				problem = fmt.Sprintf("%q has the hash prefix %.80q; want %q, or NULL and ampcors source fill", domain, prefix.String, own)
-			}
-		}
-		if problem == "" {
-			continue
-		}
-		if wrong++; wrong <= mostNamed {
-			named = append(named, problem)
-		}
+	read, named, wrong, err := d.wrongRows(ctx, db, prefix, fmt.Sprintf("%s LIMIT %d", condition, mostRows), mostNamed)
+	if isPart = read == mostRows || ctx.Err() != nil; err != nil && !isPart {
+		return "", read, false, d.hinted(err)
 	}
-	if err := rows.Err(); err != nil && ctx.Err() == nil {
-		return "", 0, false, err
-	}
-	isPart = read == mostRows || ctx.Err() != nil
 	if wrong == 0 {
 		return "", read, isPart, nil
 	}
-	text := fmt.Sprintf("the table %s has %s: %s", t.Table, count(wrong, "row that no lookup can match as it is", "rows that no lookup can match as they are"),
-		strings.Join(named, "; "))
+	text := fmt.Sprintf("the table %s has %s: %s", d.table.Table, count(wrong, "row that no lookup can match as it is", "rows that no lookup can match as they are"),
+		strings.ReplaceAll(errors.Join(named...).Error(), "\n", "; "))
 	if wrong > mostNamed {
 		text += "; …"
 	}
@@ -351,6 +398,39 @@ func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bo
 		text += fmt.Sprintf(" (of the first %d rows)", read)
 	}
 	return text, read, isPart, nil
+}
+
+// wrongRows returns the rows that no lookup can match: their domain is not canonical, or has another hash prefix than the row. It names
+// the first most of them. prefix is the column of hash prefixes, or NULL for not looking at them. more is SQL for the end of the query.
+func (d *database) wrongRows(ctx context.Context, db *sql.DB, prefix, more string, most int) (read int, named []error, wrong int, _ error) {
+	found, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL%[4]s",
+		d.table.DomainColumn, prefix, d.table.Table, more))
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	defer found.Close()
+	for found.Next() {
+		var domain string
+		var prefix sql.NullString
+		if err := found.Scan(&domain, &prefix); err != nil {
+			return read, named, wrong, err
+		}
+		read++
+		want, err := cacheurl.HashPrefix(domain)
+		if canonical, _ := cacheurl.CanonicalDomain(domain); err == nil && canonical != domain {
+			err = fmt.Errorf("it is not canonical; want %q", canonical)
+		}
+		if err == nil && prefix.Valid && want != prefix.String {
+			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL, and then ampcors source fill", prefix.String, want)
+		}
+		if err == nil {
+			continue
+		}
+		if wrong++; wrong <= most {
+			named = append(named, fmt.Errorf("the domain %.300q in %s: %w", domain, d.table.Table, err))
+		}
+	}
+	return read, named, wrong, found.Err()
 }
 
 // rowHint says that the table has a row for a domain that lookups do not find, and why, or is "".

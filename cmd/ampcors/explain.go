@@ -40,6 +40,7 @@ func newExplain() *cobra.Command {
 	caches := addCaches(cmd)
 	var d database
 	d.addFlags(cmd)
+	d.addNoTriggers(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := d.checkFlags(cmd); err != nil {
 			return err

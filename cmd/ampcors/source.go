@@ -12,10 +12,12 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
-	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/source/driver"
 	"github.com/ampcors/ampcors/source/pgsource"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
@@ -52,13 +54,17 @@ func newSourceInstall() *cobra.Command {
 		Args:    noArgs,
 	}
 	d.addFlags(cmd)
+	d.addNoTriggers(cmd)
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
 	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns, another --condition or another spelling of --table; "+
 		"servers that still use the old ones then fail, or hear of no change")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *replace && d.isMySQL() {
+		switch {
+		case *replace && d.isMySQL():
 			return errors.New("--replace is about triggers, which MySQL and MariaDB do not get; remove it")
+		case *replace && d.noTriggers:
+			return errors.New("--replace and --no-triggers are set; remove one of them")
 		}
 		return d.prepare(cmd, *dryRun, func(p preparation) error { return p.install(*create, *replace) })
 	}
@@ -94,12 +100,11 @@ type preparation struct {
 	db *sql.DB
 }
 
-// A dialect is how a database's statements are written. Names in them are unquoted: sqlsource has
-// checked them.
+// A dialect is how a database's statements are written.
 type dialect struct {
 	text, hash  string // the types of new columns
 	createIndex string
-	indexed     string // has a row if a column, %[2]s, is the first of an index of the table, %[1]s, that finds single values
+	indexed     string // has a row if a column, stored as %[2]s, is the first of an index of the table, %[1]s, that finds single values
 }
 
 var (
@@ -107,7 +112,7 @@ var (
 		text: `text COLLATE "C"`, hash: `text COLLATE "C"`,
 		createIndex: "CREATE INDEX CONCURRENTLY",
 		indexed: "SELECT 1 FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam" +
-			" WHERE i.indrelid = to_regclass('%[1]s') AND a.attname = lower('%[2]s') AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('btree', 'hash')",
+			" WHERE i.indrelid = to_regclass('%[1]s') AND a.attname = '%[2]s' AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('btree', 'hash')",
 	}
 	mysqlDialect = dialect{
 		text: "varchar(253) CHARACTER SET ascii COLLATE ascii_bin", hash: "char(52) CHARACTER SET ascii COLLATE ascii_bin",
@@ -123,7 +128,10 @@ func (d *database) prepare(cmd *cobra.Command, dryRun bool, do func(preparation)
 	}
 	p := preparation{ctx: cmd.Context(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, database: *d,
 		dialect: postgresDialect}
-	complete, err := d.table.Complete()
+	if d.isMySQL() {
+		p.table.Placeholder = "?" // which says how names are quoted
+	}
+	complete, err := p.table.Complete()
 	err = cmp.Or(d.checkEscapes(), err)
 	p.table = complete
 	p.table.Placeholder = "" // the driver's
@@ -178,7 +186,7 @@ func (p preparation) install(create, replace bool) error {
 	if p.dryRun || !p.hasPrefixes() { // otherwise fill has looked at the rows
 		if columns, err := p.columns(); err == nil { // there is a table
 			prefix := "NULL"
-			if p.hasPrefixes() && slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, p.table.PrefixColumn) }) {
+			if p.hasPrefixes() && slices.ContainsFunc(columns, func(c string) bool { return p.isColumn(p.table.PrefixColumn, c) }) {
 				prefix = p.table.PrefixColumn
 			}
 			if _, wrong := p.check(prefix, false); wrong != nil {
@@ -223,9 +231,14 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	switch {
 	case err == nil:
 		has := func(column string) bool {
-			return slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, column) })
+			return slices.ContainsFunc(columns, func(c string) bool { return p.isColumn(column, c) })
 		}
 		if !has(domain) {
+			for i, column := range columns {
+				if !p.isColumn(column, column) {
+					columns[i] = pgx.Identifier{column}.Sanitize() // as it must be written
+				}
+			}
 			return nil, fmt.Errorf("the table %s has no column %s; it has %s", table, domain, strings.Join(columns, ", "))
 		}
 		if kind, err := p.padded(); err != nil {
@@ -245,7 +258,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 			add("the column "+prefix, "ALTER TABLE %s ADD COLUMN %s %s", table, prefix, p.hash)
 		}
 		index := func(column string) error {
-			isIndexed, err := p.hasRow(fmt.Sprintf(p.indexed, table, column))
+			isIndexed, err := p.hasRow(fmt.Sprintf(p.indexed, table, driver.Folded(column)))
 			if err != nil || isIndexed {
 				return err
 			}
@@ -253,7 +266,11 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 			if i := strings.LastIndexByte(table, '.'); i >= 0 {
 				schema, name = table[:i+1], table[i+1:]
 			}
-			name = "ampcors_" + name + "_" + column
+			if quoted := strings.ContainsAny(name+column, "\"`"); quoted {
+				name = p.quoted("ampcors_" + driver.Folded(name) + "_" + driver.Folded(column))
+			} else {
+				name = "ampcors_" + name + "_" + column
+			}
 			if !p.isMySQL() { // one that was interrupted is not valid, and is in the way
 				add("", "%s IF EXISTS %s%s", strings.Replace(p.createIndex, "CREATE", "DROP", 1), schema, name)
 			}
@@ -270,14 +287,18 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		if err := index(prefix); err != nil {
 			return nil, err
 		}
+	case !isNoTable(err):
+		return nil, p.hinted(err)
+	case p.near() != "":
+		return nil, fmt.Errorf("there is no table %s, and the database has %s; want --table '%[2]s'", table, p.near())
 	case create && !p.hasPrefixes():
 		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY)", table, domain, p.text)
 	case create:
 		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY, %s %s UNIQUE)", table, domain, p.text, prefix, p.hash)
 	default:
-		return nil, fmt.Errorf("the table %s cannot be read; if it does not exist, --create makes it: %w", table, err)
+		return nil, fmt.Errorf("there is no table %s; --create makes it: %w", table, err)
 	}
-	if p.isMySQL() {
+	if p.isMySQL() || p.noTriggers {
 		return statements, nil
 	}
 	triggers, err := p.postgres(slog.New(slog.DiscardHandler))
@@ -315,6 +336,33 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	return statements, nil
 }
 
+// quoted returns a name in the quotes of the database.
+func (p preparation) quoted(name string) string {
+	if p.isMySQL() {
+		return "`" + name + "`"
+	}
+	return pgx.Identifier{name}.Sanitize()
+}
+
+// isNoTable reports whether an error of a database says that there is no such table.
+func isNoTable(err error) bool {
+	postgres, other := (*pgconn.PgError)(nil), (*mysql.MySQLError)(nil)
+	return errors.As(err, &postgres) && postgres.Code == "42P01" || errors.As(err, &other) && other.Number == 1146
+}
+
+// near returns a table of PostgreSQL that has the name without regard to case, in any schema, or "". The name of a schema says that
+// the caller knows where the table is.
+func (p preparation) near() (name string) {
+	if p.isMySQL() || strings.Contains(p.table.Table, ".") {
+		return ""
+	}
+	_ = p.db.QueryRowContext(p.ctx, `SELECT CASE WHEN pg_table_is_visible(c.oid) THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE lower(c.relname) = lower($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+		ORDER BY pg_table_is_visible(c.oid) DESC, n.nspname LIMIT 1`, driver.Folded(p.table.Table)).Scan(&name) // a hint, if it can be had
+	return name
+}
+
 // columns returns the table's columns.
 func (p preparation) columns() ([]string, error) {
 	rows, err := p.db.QueryContext(p.ctx, fmt.Sprintf("SELECT * FROM %s WHERE 1 = 0", p.table.Table))
@@ -331,7 +379,7 @@ func (p preparation) padded() (kind string, err error) {
 		return "", nil
 	}
 	err = p.db.QueryRowContext(p.ctx, "SELECT format_type(atttypid, atttypmod) FROM pg_attribute "+
-		"WHERE attrelid = to_regclass($1) AND lower(attname) = lower($2) AND atttypid = 'bpchar'::regtype", p.table.Table, p.table.DomainColumn).Scan(&kind)
+		"WHERE attrelid = to_regclass($1) AND attname = $2 AND atttypid = 'bpchar'::regtype", p.table.Table, driver.Folded(p.table.DomainColumn)).Scan(&kind)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -354,7 +402,8 @@ func (p preparation) howToIndex() (string, error) {
 	case "p":
 		return "CREATE INDEX", nil // PostgreSQL cannot do it concurrently; writers wait
 	}
-	return "", fmt.Errorf("%s is not a table; prepare the table that its rows come from", p.table.Table)
+	return "", fmt.Errorf("%s is not a table: it can have no index, and no trigger that sees what changes in it. "+
+		"Want the table that its rows come from, with --condition; or let a program look up in it with sqlsource", p.table.Table)
 }
 
 // hasRow reports whether a query has a row.
@@ -414,49 +463,18 @@ func (p preparation) fill() error {
 	return nil
 }
 
-// hasPrefixes reports whether the table has hash prefixes. It has none if both columns are the same.
-func (p preparation) hasPrefixes() bool {
-	return !strings.EqualFold(p.table.PrefixColumn, p.table.DomainColumn)
-}
-
 const maxWrong = 100 // rows that are named
 
 // check returns what is wrong with rows, at most maxWrong: domains that are not canonical, and prefixes
 // that are another domain's. prefix is the column of hash prefixes, or NULL if there is none. If onlyFilled, rows without a prefix are not looked at.
 func (p preparation) check(prefix string, onlyFilled bool) (rows int, err error) {
-	query := fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL", p.table.DomainColumn, prefix, p.table.Table)
+	more := ""
 	if onlyFilled {
-		query += fmt.Sprintf(" AND %s IS NOT NULL", prefix)
+		more = fmt.Sprintf(" AND %s IS NOT NULL", prefix)
 	}
-	found, err := p.db.QueryContext(p.ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	defer found.Close()
-	wrong := 0
-	var errs []error
-	for found.Next() {
-		var domain string
-		var prefix sql.NullString
-		if err := found.Scan(&domain, &prefix); err != nil {
-			return rows, err
-		}
-		rows++
-		want, err := cacheurl.HashPrefix(domain)
-		if canonical, _ := cacheurl.CanonicalDomain(domain); err == nil && canonical != domain {
-			err = fmt.Errorf("it is not canonical; want %q", canonical)
-		}
-		if err == nil && prefix.Valid && want != prefix.String {
-			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL, and then ampcors source fill", prefix.String, want)
-		}
-		if err != nil {
-			if wrong++; wrong <= maxWrong {
-				errs = append(errs, fmt.Errorf("the domain %.300q in %s: %w", domain, p.table.Table, err))
-			}
-		}
-	}
+	rows, errs, wrong, err := p.wrongRows(p.ctx, p.db, prefix, more, maxWrong)
 	if wrong > maxWrong {
 		errs = append(errs, fmt.Errorf("%d more rows are wrong", wrong-maxWrong))
 	}
-	return rows, errors.Join(append(errs, found.Err())...)
+	return rows, errors.Join(append(errs, err)...)
 }

@@ -2,13 +2,17 @@ package main
 
 import (
 	"database/sql"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
@@ -182,7 +186,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(stderr)
 			}
 			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitFindings ||
-				!strings.Contains(stderr, `the table tenants has 1 row that no lookup can match as it is: "Grosse.example" is not canonical; want "grosse.example"`) {
+				!strings.Contains(stderr, `the table tenants has 1 row that no lookup can match as it is: the domain "Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
 				t.Errorf("%d, %s%s", code, out, stderr)
 			}
 			server := serveWith(t, append([]string{"serve-proxy", "--to", okBackend(t), "--config", config, "--database", url, "--metrics", "127.0.0.1:0"}, tenants...)...)
@@ -393,6 +397,80 @@ func TestALookupLeavesNoTransactionOpen(t *testing.T) {
 	}
 }
 
+// After a switchover behind a proxy, the old server has read_only. Connections to it are not used any longer than others are, and
+// none is made.
+func TestAReadOnlyServerIsNotAsked(t *testing.T) {
+	t.Parallel()
+	servers := []string{servertest.MariaDB(t).Addr, servertest.MariaDB(t).Addr}
+	var admins []*sql.DB
+	for _, addr := range servers {
+		admin, err := sql.Open("mysql", "root@tcp("+addr+")/test?multiStatements=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		if _, err := admin.Exec("CREATE TABLE publishers (domain varchar(253) CHARACTER SET ascii PRIMARY KEY, hash_prefix char(52)); " +
+			"INSERT INTO publishers (domain) VALUES ('www.example.com')"); err != nil {
+			t.Fatal(err)
+		}
+		admins = append(admins, admin)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var primary atomic.Int32
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", servers[primary.Load()])
+			if err != nil {
+				near.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(far, near); far.Close() }()
+			go func() { _, _ = io.Copy(near, far); near.Close() }()
+		}
+	}()
+	d := &database{url: "mysql://root@" + listener.Addr().String() + "/test"}
+	db, err := d.mysql()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	table, err := sqlsource.New(db, sqlsource.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lookup := func() (string, error) { return table.Database().PublisherByDomain(t.Context(), "www.example.com") }
+	if got, err := lookup(); got != "www.example.com" || err != nil {
+		t.Fatal(got, err)
+	}
+	if _, err := admins[0].Exec("SET GLOBAL read_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admins[1].Exec("DELETE FROM publishers"); err != nil {
+		t.Fatal(err)
+	}
+	db.SetConnMaxLifetime(time.Nanosecond) // a minute is over
+	// The proxy still leads to the old server.
+	if got, err := lookup(); err == nil || !strings.Contains(err.Error(), "read_only") {
+		t.Errorf("%q, %v", got, err)
+	}
+	config := writeFile(t, filepath.Join(t.TempDir(), "config.json"), "{}")
+	if code, _, stderr := run(t, "", "check", config, "--database", d.url); code != exitUntested || !strings.Contains(stderr, "read_only") {
+		t.Errorf("%d %s", code, stderr)
+	}
+	primary.Store(1)
+	if got, err := lookup(); got != "" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // PostgreSQL pads a char(60) with spaces, so that no lookup finds a domain in it.
 func TestInstallRejectsAColumnThatPads(t *testing.T) {
 	t.Parallel()
@@ -439,9 +517,9 @@ func TestCheckFindsRowsThatNoLookupMatches(t *testing.T) {
 	}{
 		{"www.example.com", own, ""},
 		{"www.example.com", "", ""}, // NULL
-		{"Upper.example", "", `"Upper.example" is not canonical; want "upper.example"`},
+		{"Upper.example", "", `"Upper.example" in sites: it is not canonical; want "upper.example"`},
 		{"bücher.example", "", `want "xn--bcher-kva.example"`},
-		{"www.example.com", "wrong", `has the hash prefix "wrong"`},
+		{"www.example.com", "wrong", `its hash prefix is "wrong"`},
 		{"not a domain", "", "not a domain"},
 	} {
 		if _, err := db.Exec("TRUNCATE sites"); err != nil {

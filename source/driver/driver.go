@@ -3,7 +3,26 @@
 // package does not need it.
 package driver
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
+
+// Folded returns the name that PostgreSQL stores for a name in a statement: what quotes enclose as it is, and otherwise lower case.
+func Folded(name string) string {
+	if unquoted := strings.Trim(name, "\"`"); unquoted != name {
+		return unquoted
+	}
+	return strings.ToLower(name)
+}
+
+// MayHideRows returns SQL for PostgreSQL: whether policies may hide rows of a table, an expression of type regclass, from the user.
+// Row-level security is on for the two, and no permissive policy shows each row, or there is a restrictive one.
+func MayHideRows(table string) string {
+	return fmt.Sprintf(`row_security_active(%[1]s) AND (SELECT count(*) FILTER (WHERE polpermissive AND pg_get_expr(polqual, polrelid) = 'true') = 0
+	OR count(*) FILTER (WHERE NOT polpermissive) > 0 FROM pg_policy WHERE polrelid = %[1]s AND polcmd IN ('r', '*')
+	AND EXISTS (SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')))`, table)
+}
 
 // LogText returns the text of an error in one line of at most 200 bytes, for logs: error texts of
 // databases can have many lines.

@@ -66,7 +66,7 @@
 // with session_replication_role=replica are reported, as the triggers are installed as ENABLE ALWAYS; a
 // tool that enables them again in another way undoes that. After a change that is not reported,
 //
-//	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, in lower case, with _ for the dot
+//	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, in lower case but for what quotes enclose, with _ for the dot
 //
 // makes all servers look up everything again. PostgreSQL lets every role that may connect send
 // notifications. So notifications without a domain are throttled: one in 5 seconds has an effect. A
@@ -123,6 +123,7 @@ type Config struct {
 // A Table has publishers. It is safe for concurrent use by multiple goroutines.
 type Table struct {
 	*sqlsource.Table
+	policed  *sqlsource.Table // for a table with policies, see ask
 	db       *sql.DB
 	conn     *pgx.ConnConfig
 	triggers triggers
@@ -140,6 +141,8 @@ type Table struct {
 	all       throttle // of the goroutine that listens
 	identity  string   // of the table and its triggers, at the last check; of the goroutine that listens
 	fit       atomic.Int32
+
+	hasPolicies atomic.Bool
 }
 
 const (
@@ -213,13 +216,14 @@ func newTable(cfg Config, times times) (*Table, error) {
 	conns := cmp.Or(cfg.MaxConns, 16)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	lookups, err := sqlsource.New(db, withRowSecurity(cfg.Table))
-	if err != nil {
+	lookups, err := sqlsource.New(db, whereHidden(cfg.Table, func(table string) string { return "row_security_active(" + table + ")" }))
+	policed, err2 := sqlsource.New(db, whereHidden(cfg.Table, driver.MayHideRows))
+	if err = errors.Join(err, err2); err != nil {
 		_ = db.Close() // nothing is open yet
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.Table, s.db, s.triggers, s.log, s.times = lookups, db, triggers, cmp.Or(cfg.Logger, slog.Default()), times
+	s.Table, s.policed, s.db, s.triggers, s.log, s.times = lookups, policed, db, triggers, cmp.Or(cfg.Logger, slog.Default()), times
 	s.stop, s.stopped, s.first = stop, make(chan struct{}), make(chan struct{})
 	go s.listen(ctx)
 	return s, nil
@@ -236,7 +240,7 @@ func (s *Table) Close() {
 // the Table is not listening for changes. If lookups fail too, because of other triggers, the error is
 // [ErrOtherTriggers]. Right after New, it waits for the first connection until ctx is done.
 func (s *Table) Ping(ctx context.Context) error {
-	if _, err := said("", s.Table.Ping(ctx)); err != nil {
+	if _, err := s.ask(func(table *sqlsource.Table) (string, error) { return "", table.Ping(ctx) }); err != nil {
 		return err
 	}
 	switch installed, err := s.IsInstalled(ctx); {
@@ -265,19 +269,18 @@ func (s *Table) Ping(ctx context.Context) error {
 // itself, and if the database table has the triggers. Lookups fail with [ErrOtherTriggers] while the
 // table has triggers for another condition.
 func (s *Table) Database() source.Database {
-	src := s.Table.Database()
-	byDomain, byHash := src.PublisherByDomain, src.PublisherByHash
+	src := s.policed.Database()
 	src.PublisherByDomain = func(ctx context.Context, domain string) (string, error) {
 		if err := s.checkFit(ctx); err != nil {
 			return "", err
 		}
-		return said(byDomain(ctx, domain))
+		return s.ask(func(table *sqlsource.Table) (string, error) { return table.Database().PublisherByDomain(ctx, domain) })
 	}
 	src.PublisherByHash = func(ctx context.Context, prefix string) (string, error) {
 		if err := s.checkFit(ctx); err != nil {
 			return "", err
 		}
-		return said(byHash(ctx, prefix))
+		return s.ask(func(table *sqlsource.Table) (string, error) { return table.Database().PublisherByHash(ctx, prefix) })
 	}
 	src.Notify, src.IsListening = s.listeners.Notify, s.isListening.Load
 	return src
@@ -304,7 +307,7 @@ func (s *Table) listen(ctx context.Context) {
 		}
 		s.problem.Store(&err)
 		isOther, hasNone := errors.Is(err, ErrOtherTriggers), errors.As(err, new(noTriggers))
-		isHidden := errors.Is(err, ErrRowSecurity)
+		isHidden := errors.Is(err, sqlsource.ErrRowSecurity)
 		if !listened && !isOther && !hasNone && !isHidden {
 			s.unwatched()
 		}

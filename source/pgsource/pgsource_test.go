@@ -809,13 +809,14 @@ func TestRowSecurityIsNoAnswer(t *testing.T) {
 	servertest.Until(t, "ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
 	lookup := s.Database().PublisherByDomain
-	for _, policy := range []string{"", "CREATE POLICY most ON publishers USING (domain <> 'www.example.com')"} {
+	for _, policy := range []string{"", "CREATE POLICY own ON publishers TO server USING (domain = current_user); CREATE POLICY others ON publishers TO ampcors USING (true); " +
+		"CREATE POLICY writes ON publishers FOR INSERT TO server WITH CHECK (true)", "CREATE POLICY restrictive ON publishers AS RESTRICTIVE USING (true)", "DROP POLICY restrictive ON publishers; CREATE POLICY most ON publishers USING (domain <> 'www.example.com')"} {
 		exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; "+policy)
 		servertest.Until(t, "lookups fail", servertest.Soon, func() bool {
 			_, err := lookup(t.Context(), "other.example")
-			return errors.Is(err, ErrRowSecurity)
+			return errors.Is(err, sqlsource.ErrRowSecurity)
 		})
-		if err := s.Ping(t.Context()); !errors.Is(err, ErrRowSecurity) {
+		if err := s.Ping(t.Context()); !errors.Is(err, sqlsource.ErrRowSecurity) {
 			t.Errorf("Ping: %v", err)
 		}
 		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening.Load() })
@@ -833,7 +834,12 @@ func TestRowSecurityIsNoAnswer(t *testing.T) {
 		add(t, owner, "other.example")
 		servertest.Seen(t, servertest.Soon, "other.example", true, mw)
 	}
-	exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; ALTER ROLE server BYPASSRLS")
+	exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; CREATE ROLE readers; GRANT readers TO server; CREATE POLICY readers ON publishers FOR SELECT TO readers USING (true)")
+	servertest.Until(t, "with a policy that shows each row", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
+	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
+	exec(t, owner, "CREATE POLICY few ON publishers AS RESTRICTIVE FOR SELECT TO readers USING (domain <> 'www.example.com')")
+	servertest.Until(t, "with a restrictive policy", servertest.Soon, func() bool { return errors.Is(s.Ping(t.Context()), sqlsource.ErrRowSecurity) })
+	exec(t, owner, "ALTER ROLE server BYPASSRLS")
 	servertest.Until(t, "a user with BYPASSRLS is ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 }
 

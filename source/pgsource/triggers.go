@@ -13,6 +13,7 @@ import (
 
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 	"github.com/ampcors/ampcors/source/sqlsource"
 )
 
@@ -83,7 +84,7 @@ func isLost(err error) bool {
 // countSQL counts the triggers that have the names in triggerNames: first, those that are enabled and have this
 // body; second, those that are made for other columns or another condition; third, whether a policy may hide rows from this user.
 var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0),
-	COALESCE(row_security_active(to_regclass($1)), false)
+	COALESCE(` + driver.MayHideRows("to_regclass($1)") + `, false)
 	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname IN ('` + strings.Join(triggerNames, "', '") + `')`
 
 // identitySQL tells a table from one that has replaced it, or has been rewritten, and its triggers from ones that were made or
@@ -100,19 +101,14 @@ const identitySQL = `COALESCE((SELECT concat_ws(' ', c.oid, c.relfilenode, c.xmi
 // [source.ErrNoStale].
 var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table are for other columns or another condition, character for character; use theirs, or run ampcors source install --replace with yours; %w", source.ErrNoStale)
 
-// ErrRowSecurity says that row-level security is on for the table and the user. A policy may hide rows, so that a
-// lookup cannot tell a row that is hidden from one that is missing. So lookups fail.
-var ErrRowSecurity = errors.New("pgsource: row-level security may hide rows of the table from this user, and a hidden row looks like a missing one; " +
-	"want a user with BYPASSRLS, or the owner of a table without FORCE ROW LEVEL SECURITY")
-
 // rowSecurityIsOn is a setting that nobody has, so that to read it is an error.
 const rowSecurityIsOn = "ampcors.row_security_is_on"
 
-// withRowSecurity returns the table with a condition that fails while row-level security is on. PostgreSQL evaluates it once for a
-// statement, before it looks at rows: a lookup that was answered a moment before the next check must not have seen fewer rows.
-func withRowSecurity(table sqlsource.Config) sqlsource.Config {
-	name := cmp.Or(table.Table, "publishers")
-	condition := fmt.Sprintf("CASE WHEN row_security_active(to_regclass('%s')) THEN current_setting('%s') = '' ELSE true END", name, rowSecurityIsOn)
+// whereHidden returns the table with a condition that fails where isHidden, SQL about its name, holds. PostgreSQL evaluates it once
+// for a statement, before it looks at rows: a lookup that was answered a moment before the next check must not have seen fewer rows.
+func whereHidden(table sqlsource.Config, isHidden func(regclass string) string) sqlsource.Config {
+	regclass := "to_regclass('" + cmp.Or(table.Table, "publishers") + "')"
+	condition := fmt.Sprintf("CASE WHEN %s THEN current_setting('%s') = '' ELSE true END", isHidden(regclass), rowSecurityIsOn)
 	if table.Condition != "" {
 		condition = "(" + table.Condition + "\n) AND " + condition
 	}
@@ -120,10 +116,23 @@ func withRowSecurity(table sqlsource.Config) sqlsource.Config {
 	return table
 }
 
-// said returns ErrRowSecurity in place of the error of that condition.
+// ask returns the answer of the lookups that do not look at policies. Once these have failed because there may be some, it is
+// that of the lookups that do, which take half as long again.
+func (s *Table) ask(do func(*sqlsource.Table) (string, error)) (string, error) {
+	if !s.hasPolicies.Load() {
+		found, err := said(do(s.Table))
+		if !errors.Is(err, sqlsource.ErrRowSecurity) {
+			return found, err
+		}
+		s.hasPolicies.Store(true)
+	}
+	return said(do(s.policed))
+}
+
+// said returns sqlsource.ErrRowSecurity in place of the error of that condition.
 func said(publisher string, err error) (string, error) {
 	if of := (*pgconn.PgError)(nil); errors.As(err, &of) && strings.Contains(of.Message, rowSecurityIsOn) {
-		return "", ErrRowSecurity
+		return "", sqlsource.ErrRowSecurity
 	}
 	return publisher, err
 }
@@ -138,13 +147,13 @@ const (
 )
 
 // fits notes whether there are triggers of another Config, or whether rows may be hidden, and returns ErrOtherTriggers or
-// ErrRowSecurity if so.
+// sqlsource.ErrRowSecurity if so.
 func (s *Table) fits(others int, isHidden bool) error {
 	if isHidden && others == 0 {
 		if s.fit.Swap(hiddenRows) != hiddenRows {
 			s.listeners.Call() // a row may have looked missing
 		}
-		return ErrRowSecurity
+		return sqlsource.ErrRowSecurity
 	}
 	if others > 0 {
 		if s.fit.Swap(otherTriggers) != otherTriggers {
@@ -174,7 +183,7 @@ func (s *Table) checkFit(ctx context.Context) error {
 	case otherTriggers:
 		return ErrOtherTriggers
 	case hiddenRows:
-		return ErrRowSecurity
+		return sqlsource.ErrRowSecurity
 	}
 	_, err := s.IsInstalled(ctx)
 	if err != nil && fit == otherTriggersBefore && !errors.Is(err, ErrOtherTriggers) {
@@ -213,8 +222,15 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 		schema, name = "", t.Table
 	}
 	function := "ampcors_notify_" + name
-	channel := strings.ToLower("ampcors_" + strings.ReplaceAll(t.Table, ".", "_"))
-	if longest := max(len(function), len(channel)); longest > maxIdentifier {
+	if strings.HasPrefix(name, `"`) {
+		function = quote("ampcors_notify_" + driver.Folded(name))
+	}
+	channel := "ampcors_"
+	if schema != "" {
+		channel += driver.Folded(schema) + "_"
+	}
+	channel += driver.Folded(name)
+	if longest := max(len(strings.Trim(function, `"`)), len(channel)); longest > maxIdentifier {
 		return triggers{}, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Table.Table", Value: t.Table,
 			Reason: fmt.Sprintf("is too long by %d bytes", longest-maxIdentifier), Want: "a shorter name"}
 	}
@@ -237,8 +253,7 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 		}
 		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", strings.Join(columns, ", "), transition, name, where)
 	}
-	// PostgreSQL folds unquoted names to lower case.
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{strings.ToLower(t.DomainColumn), strings.ToLower(t.PrefixColumn),
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{driver.Folded(t.DomainColumn), driver.Folded(t.PrefixColumn),
 		strings.TrimSpace(t.Condition)}))
 	mark := fmt.Sprintf("-- ampcors %x", sum[:8])
 	body := mark + fmt.Sprintf(`
@@ -291,7 +306,8 @@ END
 		rows("ampcors_old", t.DomainColumn, t.PrefixColumn), rows("ampcors_new", t.DomainColumn, t.PrefixColumn), maxPayload,
 		installing, t.Table)
 	var b strings.Builder
-	// A writer's search_path must not change what Condition and its operators mean.
+	// A writer's search_path must not change what Condition and its operators mean, nor may its own schema or temporary tables.
+	b.WriteString("SELECT set_config('search_path', concat_ws(', ', (SELECT string_agg(quote_ident(schema), ', ') FROM unnest(current_schemas(false)) AS schema), 'pg_temp'), true);\n")
 	fmt.Fprintf(&b, "CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS %s%s%s;\n",
 		function, tag, body, tag)
 	for i, event := range []string{

@@ -89,12 +89,15 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/source"
+	sourcedriver "github.com/ampcors/ampcors/source/driver"
 )
 
-// A Config names the table and the columns of the publishers. Names are written into statements unquoted, so
-// they must consist of letters, digits and underscores, and not begin with a digit. Each has a default.
+// A Config names the table and the columns of the publishers. Names are written into statements as they are: letters, digits and
+// underscores, with no digit at the beginning. A name that the database must have in quotes, as PostgreSQL if it has upper-case
+// letters, is written with them: "\"customDomain\"", or "`customDomain`" in MySQL and SQLite. Between quotes, hyphens and spaces are
+// valid too. Each name has a default.
 type Config struct {
-	Table        string // "publishers"; it may be qualified by a schema, with a dot
+	Table        string // "publishers"; it may be qualified by a schema, with a dot; a view will do
 	DomainColumn string // "domain"
 	PrefixColumn string // "hash_prefix"; if no AMP Cache is trusted, set it to the name of DomainColumn: then no hash prefix is looked up, and none is needed
 
@@ -128,9 +131,16 @@ func (c Config) Complete() (Config, error) {
 		if f.field == "Table" {
 			parts = strings.Split(*f.value, ".")
 		}
-		if slices.ContainsFunc(parts, func(part string) bool { return !name.MatchString(part) }) {
+		quotes := `"`
+		if c.Placeholder == "?" {
+			quotes = "`" // to MySQL, and to SQLite if there is no such column, double quotes enclose a text
+		}
+		if slices.ContainsFunc(parts, func(part string) bool {
+			return strings.Contains(part, "'") || !name.MatchString(strings.ReplaceAll(part, quotes, "'"))
+		}) {
 			errs = append(errs, &badvalue.Error{Code: badvalue.Malformed, Path: f.field, Value: *f.value, Reason: "is not a name",
-				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %q", f.defaultValue)})
+				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %s; or a name in quotes, such as %s",
+					f.defaultValue, quotes+"customDomain"+quotes)})
 		}
 	}
 	switch c.Placeholder {
@@ -155,7 +165,8 @@ type Table struct {
 
 const defaultConns = 16
 
-var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+// name matches a name, with ' in place of the database's quotes. What is between quotes also gets into texts of statements.
+var name = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|'[\pL\pN_ -]+')$`)
 
 // New returns a Table. It does not connect to the database, so a server can start while the database is
 // down. The caller configures and closes db. Limit its connections (SetMaxOpenConns), such as to 16,
@@ -185,12 +196,12 @@ func New(db *sql.DB, table Config) (*Table, error) {
 // placeholderOf returns the Placeholder of a driver.
 func placeholderOf(d driver.Driver) string {
 	name := typeOf(d)
-	for part, placeholder := range map[string]string{"mysql": "?", "mssql": "@p1", "oracle": ":1", "godror": ":1"} {
+	for part, placeholder := range map[string]string{"mysql": "?", "sqlite": "?", "mssql": "@p1", "oracle": ":1", "godror": ":1"} {
 		if strings.Contains(name, part) {
 			return placeholder
 		}
 	}
-	return "$1" // which SQLite takes too
+	return "$1"
 }
 
 // typeOf returns the type of a driver in lower case, such as *mysql.mysqldriver.
@@ -232,20 +243,32 @@ func isCanonical(domain string) bool {
 }
 
 // Ping makes both lookups once, for names that no publisher can have. A server can call it
-// at its start to check that the database answers and that the table has its columns.
+// at its start to check that the database answers and that the table has its columns. With the usual drivers of MySQL and
+// PostgreSQL, it also checks for what keeps lookups from seeing all rows, or changes of them: autocommit=0, and row-level security.
 func (s *Table) Ping(ctx context.Context) error {
 	_, err := s.publisherByDomain(ctx, "")
 	_, err2 := s.publisherByHash(ctx, "")
-	if err = errors.Join(err, err2); err != nil || !strings.Contains(typeOf(s.db.Driver()), "mysql") {
+	if err = errors.Join(err, err2); err != nil {
 		return err
 	}
-	commits := true
-	if s.db.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&commits) == nil && !commits {
+	var isHidden bool
+	holds := func(query string) bool {
+		return s.db.QueryRowContext(ctx, query).Scan(&isHidden) == nil && isHidden
+	}
+	switch name := typeOf(s.db.Driver()); {
+	case strings.Contains(name, "mysql") && holds("SELECT @@autocommit = 0"):
 		return errors.New("sqlsource: sessions begin with autocommit=0, so that a lookup begins a transaction, and later ones do not see changes; " +
 			"want autocommit=1, such as a parameter of the driver's connection string")
+	case (name == "*stdlib.driver" || name == "*pq.driver") && holds("SELECT "+sourcedriver.MayHideRows("to_regclass('"+s.table.Table+"')")):
+		return ErrRowSecurity
 	}
 	return nil
 }
+
+// ErrRowSecurity says that row-level security of PostgreSQL is on for the table and the user, and that policies may hide rows: a
+// lookup cannot tell a row that is hidden from one that is missing.
+var ErrRowSecurity = errors.New("sqlsource: row-level security may hide rows of the table from this user, and a hidden row looks like a missing one; " +
+	"want a policy for this user that shows each row, CREATE POLICY ... FOR SELECT ... USING (true), and no restrictive policy, or a user with BYPASSRLS")
 
 // find returns the domain of the first row for which matches returns true. Under the
 // database's collation, other rows may equal the key.
@@ -377,6 +400,9 @@ func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) 
 	var problems []error
 	wrong := 0
 	report := func(err error) {
+		if slices.ContainsFunc(problems, func(other error) bool { return other.Error() == err.Error() }) {
+			return // of two rows with one domain
+		}
 		if wrong++; wrong <= maxProblems {
 			problems = append(problems, err)
 		}

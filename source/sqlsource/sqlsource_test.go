@@ -263,11 +263,28 @@ func TestThePlaceholderIsTheDrivers(t *testing.T) {
 func TestNewChecksTheTable(t *testing.T) {
 	_, err := New(nil, Config{Table: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
 	const want = `ampcors: db "" is nil; want a database
-ampcors: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "publishers"
-ampcors: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "domain"
-ampcors: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as "hash_prefix"
+ampcors: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as publishers; or a name in quotes, such as "customDomain"
+ampcors: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as domain; or a name in quotes, such as "customDomain"
+ampcors: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as hash_prefix; or a name in quotes, such as "customDomain"
 ampcors: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// A name in quotes is one, if they are the database's: to MySQL and SQLite, double quotes may enclose a text, which no row equals.
+func TestNamesInQuotes(t *testing.T) {
+	for _, test := range []struct {
+		table, placeholder string
+		isName             bool
+	}{
+		{`"Tenant"`, "$1", true}, {`cms."Tenant"`, "$1", true}, {`"my-cms"."the Tenant"`, "@p1", true}, {"`Tenant`", "?", true},
+		{"`Tenant`", "$1", false}, {`"Tenant"`, "?", false}, {`'Tenant'`, "$1", false}, {`"Ten'ant"`, "$1", false}, {`"Ten.ant"`, "$1", false},
+		{`""`, "$1", false}, {`"Ten""ant"`, "$1", false}, {`"Ten%sant"`, "$1", false}, {`"Tenant" x`, "$1", false}, {`a.`, "$1", false},
+	} {
+		_, err := Config{Table: test.table, DomainColumn: "a", Placeholder: test.placeholder}.Complete()
+		if (err == nil) != test.isName {
+			t.Errorf("%s with %s: %v", test.table, test.placeholder, err)
+		}
 	}
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors/internal/servertest"
+)
+
+// Names that the database has in quotes work in each command, and without the quotes the error says how they are written.
+func TestNamesInQuotes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		quote    string
+		database func(t *testing.T) (url, driver, dsn string)
+	}{
+		"PostgreSQL": {`"`, func(t *testing.T) (string, string, string) {
+			dsn := servertest.DSN(servertest.Postgres(t).Addr)
+			return dsn, "pgx", dsn
+		}},
+		"MariaDB": {"`", func(t *testing.T) (string, string, string) {
+			addr := servertest.MariaDB(t).Addr
+			return "mysql://root@" + addr + "/test", "mysql", "root@tcp(" + addr + ")/test"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, driver, dsn := test.database(t)
+			db, err := sql.Open(driver, dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			exec := func(statement string) {
+				t.Helper()
+				if _, err := db.Exec(strings.NewReplacer("'", test.quote, "~", "'").Replace(statement)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			config := filepath.Join(t.TempDir(), "config.json")
+			if err := os.WriteFile(config, []byte("{}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			do := func(want int, text string, args ...string) {
+				t.Helper()
+				code, stdout, stderr := run(t, "", append(args, "--database", url)...)
+				if code != want || !strings.Contains(stdout+stderr, text) {
+					t.Errorf("%q: %d; want %d and %q\n%s%s", args, code, want, text, stdout, stderr)
+				}
+			}
+			for _, names := range [][2]string{{"'Tenant'", "'customDomain'"}, {"'my-sites'", "'the host'"}} {
+				table, column := strings.ReplaceAll(names[0], "'", test.quote), strings.ReplaceAll(names[1], "'", test.quote)
+				exec(fmt.Sprintf("CREATE TABLE %s (%s varchar(253), active int)", names[0], names[1]))
+				exec(fmt.Sprintf("INSERT INTO %s VALUES (~www.example.com~, 1)", names[0]))
+				flags := []string{"--table", table, "--domain-column", column, "--condition", "active = 1"}
+				do(exitClean, "CREATE INDEX", append([]string{"source", "install", "--dry-run"}, flags...)...)
+				do(exitClean, "made: ", append([]string{"source", "install"}, flags...)...)
+				do(exitClean, "nothing to do", append([]string{"source", "install"}, flags...)...)
+				do(exitClean, "no hash prefix was missing", append([]string{"source", "fill"}, flags...)...)
+				do(exitClean, "it has publishers", append([]string{"check", config}, flags...)...)
+				do(exitClean, "it does not report changes", append([]string{"check", config, "--no-triggers"}, flags...)...)
+				do(exitClean, "allow", append([]string{"explain", "https://www.example.com"}, flags...)...)
+				if test.quote == `"` {
+					do(exitClean, "it reports changes at once", append([]string{"check", config}, flags...)...)
+					do(exitClean, "nothing to do", append([]string{"source", "install", "--no-triggers"}, flags...)...)
+				}
+			}
+			if test.quote == "`" {
+				do(exitUsage, "is not a name", "source", "install", "--table", `"Tenant"`)
+				return
+			}
+			do(exitUntested, `want --table '"Tenant"'`, "source", "install", "--table", "Tenant", "--create")
+			do(exitUntested, `it has "customDomain", active, hash_prefix`, "source", "install", "--table", `"Tenant"`, "--domain-column", "customDomain")
+			do(exitUntested, `write it in quotes, '"Tenant"'`, "check", config, "--table", "Tenant")
+			do(exitUntested, `write it in quotes, '"customDomain"'`, "check", config, "--table", `"Tenant"`, "--domain-column", "customDomain")
+			exec("CREATE SCHEMA 'Cms'; CREATE TABLE 'Cms'.sites (domain text); CREATE VIEW live AS SELECT * FROM 'Cms'.sites")
+			do(exitUntested, `want --table '"Cms".sites'`, "source", "install", "--table", "sites")
+			do(exitClean, "made: ", "source", "install", "--table", `"Cms".sites`)
+			do(exitClean, "it reports changes at once", "check", config, "--table", `"Cms".sites`)
+			do(exitUntested, "live is not a table", "source", "install", "--table", "live")
+			do(exitUntested, "ampcors source install", "check", config, "--table", "live", "--prefix-column", "domain")
+			do(exitClean, "it does not report changes", "check", config, "--table", "live", "--prefix-column", "domain", "--no-triggers")
+			exec("CREATE ROLE server LOGIN; GRANT USAGE ON SCHEMA 'Cms' TO server; GRANT SELECT ON 'Cms'.sites TO server; ALTER TABLE 'Cms'.sites ENABLE ROW LEVEL SECURITY")
+			url = strings.Replace(url, "://ampcors@", "://server@", 1)
+			do(exitUntested, "row-level security may hide rows", "check", config, "--table", `"Cms".sites`, "--no-triggers")
+			do(exitUntested, "row-level security may hide rows", "check", config, "--table", `"Cms".sites`)
+		})
+	}
+}
+
+// Two rows with one domain are one problem.
+func TestARowIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	dsn := servertest.DSN(servertest.Postgres(t).Addr)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("CREATE TABLE publishers (domain text, hash_prefix text UNIQUE); INSERT INTO publishers VALUES ('a.example'), ('a.example'), ('b.example')"); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run(t, "", "source", "install", "--database", dsn)
+	if code != exitFindings || strings.Count(stderr, `"a.example"`) != 1 {
+		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+}

@@ -285,7 +285,7 @@ func (d *database) mysql() (*sql.DB, error) {
 		return nil, err
 	}
 	db := sql.OpenDB(writable{connector})
-	const conns = 16 // as many as pgsource has
+	const conns = 8 // as many as pgsource has
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(maxLife)

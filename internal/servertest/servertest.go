@@ -67,11 +67,13 @@ type Server struct {
 	Addr string
 	Args []string // further ones of Redis, from the next Start on
 
-	t       testing.TB
-	command func() *exec.Cmd
-	ready   func() error
-	stop    syscall.Signal // for a graceful shutdown
-	promote func() *exec.Cmd
+	t         testing.TB
+	command   func() *exec.Cmd
+	ready     func() error
+	stop      syscall.Signal // for a graceful shutdown
+	promote   func() *exec.Cmd
+	configure func()                 // writes the file of PgBouncer
+	behind    atomic.Pointer[Server] // of PgBouncer
 
 	cmd    *exec.Cmd
 	ended  chan struct{}
@@ -140,6 +142,9 @@ func (s *Server) launch() {
 
 // Stop shuts the program down gracefully, and waits for it to end.
 func (s *Server) Stop() { s.end(s.stop) }
+
+// StopSmart makes PostgreSQL accept no connections, and end once all clients have disconnected. It does not wait for that.
+func (s *Server) StopSmart() { _ = s.cmd.Process.Signal(syscall.SIGTERM) }
 
 // Kill ends the program at once.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
@@ -260,15 +265,19 @@ func PgBouncer(t testing.TB, db *Server, mode string) *Server {
 		as = otherUser(t, dir)
 	}
 	s := &Server{stop: syscall.SIGINT}
-	s.command = func() *exec.Cmd {
+	s.behind.Store(db)
+	file := filepath.Join(dir, "pgbouncer.ini")
+	s.configure = func() {
 		host, port, _ := net.SplitHostPort(s.Addr)
-		_, dbPort, _ := net.SplitHostPort(db.Addr)
-		file := filepath.Join(dir, "pgbouncer.ini")
+		_, dbPort, _ := net.SplitHostPort(s.behind.Load().Addr)
 		text := fmt.Sprintf("[databases]\npostgres = host=127.0.0.1 port=%s user=ampcors\n[pgbouncer]\nlisten_addr = %s\nlisten_port = %s\n"+
 			"unix_socket_dir =\nauth_type = any\npool_mode = %s\n", dbPort, host, port, mode)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+	s.command = func() *exec.Cmd {
+		s.configure()
 		cmd := exec.Command(path, file)
 		cmd.Dir, cmd.SysProcAttr = dir, as
 		return cmd
@@ -281,6 +290,13 @@ func PgBouncer(t testing.TB, db *Server, mode string) *Server {
 		return err
 	}
 	return s.begin(t)
+}
+
+// MoveTo makes PgBouncer connect to another database. Sessions that are open stay where they are.
+func (s *Server) MoveTo(db *Server) {
+	s.behind.Store(db)
+	s.configure()
+	_ = s.cmd.Process.Signal(syscall.SIGHUP) // it reads the file again
 }
 
 // MariaDB starts MariaDB with an empty database "test". Its user root needs no password.

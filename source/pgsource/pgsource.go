@@ -112,7 +112,7 @@ type Config struct {
 	Table sqlsource.Config
 
 	// MaxConns is how many connections lookups can use. One is closed after a minute, or if it was not used for 10 seconds. If
-	// zero, 16 is used. One more listens, and every 8 to 12 seconds one more is made for a moment.
+	// zero, 8 is used. One more listens, and every 8 to 12 seconds one more is made for a moment.
 	MaxConns int
 
 	// Logger gets a line when the Table stops listening or cannot begin (level Error), another one for each further
@@ -213,7 +213,7 @@ func newTable(cfg Config, times times) (*Table, error) {
 	db := stdlib.OpenDB(*looking, stdlib.OptionResetSession(s.stillReports))
 	db.SetConnMaxLifetime(maxLife)
 	db.SetConnMaxIdleTime(maxIdle)
-	conns := cmp.Or(cfg.MaxConns, 16)
+	conns := cmp.Or(cfg.MaxConns, 8)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	lookups, err := sqlsource.New(db, whereHidden(cfg.Table, func(table string) string { return "row_security_active(" + table + ")" }))

@@ -781,6 +781,11 @@ func TestTheTriggersSeeEachChange(t *testing.T) {
 				{"SET search_path = ''; UPDATE public.sites SET plan = NULL; SET search_path = public", []string{"www.example.com"}},
 				{"SET search_path = ''; UPDATE public.sites SET plan = 'Pro'; RESET search_path", []string{"www.example.com"}},
 				{"UPDATE sites SET n = n", nil},
+				// Condition means the tables that whoever installed it had in view.
+				{"INSERT INTO plans VALUES ('gold'); UPDATE sites SET plan = 'gold', n = 1", nil},
+				{"CREATE TEMP TABLE plans (plan text); UPDATE sites SET plan = NULL; DROP TABLE pg_temp.plans", []string{"www.example.com"}},
+				{"UPDATE sites SET plan = 'gold'", []string{"www.example.com"}},
+				{"CREATE SCHEMA ampcors; CREATE TABLE ampcors.plans (plan text); UPDATE sites SET plan = NULL; DROP SCHEMA ampcors CASCADE", []string{"www.example.com"}},
 			} {
 				exec(t, conn, test.sql)
 				if got := take(); !slices.Equal(got, test.want) {
@@ -898,6 +903,40 @@ func TestLookupsThroughATransactionPooler(t *testing.T) {
 	}
 }
 
+// Two programs that are as busy as they can be share PgBouncer's default_pool_size: each listens, and answers.
+func TestTwoProgramsShareAPooler(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	add(t, conn, "www.example.com")
+	pooler := servertest.PgBouncer(t, db, "session")
+	tables := []*Table{newTestTable(t, sqlsource.Config{}, pooler.Addr), newTestTable(t, sqlsource.Config{}, pooler.Addr)}
+	for _, s := range tables {
+		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+		slow := s.Database().PublisherByDomain
+		var all sync.WaitGroup
+		for range 40 { // at one time, so that it takes all its connections
+			all.Go(func() {
+				if domain, err := slow(t.Context(), "www.example.com"); err != nil || domain != "www.example.com" {
+					t.Errorf("%q, %v", domain, err)
+				}
+			})
+		}
+		all.Wait()
+		// Each has one more that listens, and one for an echo.
+		if stats := s.db.Stats(); stats.OpenConnections < 4 || stats.MaxOpenConnections+2 > 20/len(tables) {
+			t.Errorf("%d connections were made, of %d", stats.OpenConnections, stats.MaxOpenConnections)
+		}
+	}
+	for _, s := range tables {
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-s.sendEcho(t.Context()).sent; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A primary whose user may not write is no standby.
 func TestAReadOnlyUserIsSaid(t *testing.T) {
 	t.Parallel()
@@ -917,10 +956,27 @@ func TestAReadOnlyUserIsSaid(t *testing.T) {
 // answers, is closed before its next use.
 func TestLookupsFollowTheServerThatReports(t *testing.T) {
 	t.Parallel()
-	for name, move := range map[string][]string{
-		"the old one is read-only": {"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"},
-		"the listening connection alone is lost": {"ALTER DATABASE postgres SET default_transaction_read_only = on", // of new connections alone
-			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND query NOT LIKE 'SELECT domain %' AND pid <> pg_backend_pid()"},
+	for name, move := range map[string]func(t *testing.T, old, now *servertest.Server, conn *pgx.Conn) (addrs []string, do func()){
+		"the old one is read-only": func(t *testing.T, old, now *servertest.Server, conn *pgx.Conn) ([]string, func()) {
+			return []string{old.Addr, now.Addr}, func() {
+				exec(t, conn, "ALTER SYSTEM SET default_transaction_read_only = on")
+				exec(t, conn, "SELECT pg_reload_conf()")
+			}
+		},
+		"the listening connection alone is lost": func(t *testing.T, old, now *servertest.Server, conn *pgx.Conn) ([]string, func()) {
+			return []string{old.Addr, now.Addr}, func() {
+				exec(t, conn, "ALTER DATABASE postgres SET default_transaction_read_only = on") // of new connections alone
+				exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' "+
+					"AND query NOT LIKE 'SELECT domain %' AND pid <> pg_backend_pid()")
+			}
+		},
+		"PgBouncer leads new sessions elsewhere": func(t *testing.T, old, now *servertest.Server, _ *pgx.Conn) ([]string, func()) {
+			pooler := servertest.PgBouncer(t, old, "session")
+			return []string{pooler.Addr}, func() { pooler.MoveTo(now) }
+		},
+		"the old one waits for its clients to disconnect": func(_ *testing.T, old, now *servertest.Server, _ *pgx.Conn) ([]string, func()) {
+			return []string{old.Addr, now.Addr}, old.StopSmart
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -928,14 +984,19 @@ func TestLookupsFollowTheServerThatReports(t *testing.T) {
 			now, newConn := database(t)
 			add(t, conn, "www.example.com", "other.example")
 			add(t, newConn, "www.example.com", "other.example")
-			s := newTestTable(t, sqlsource.Config{}, old.Addr, now.Addr)
+			addrs, do := move(t, old, now, conn)
+			quick := usualTimes
+			quick.echo, quick.echoEvery = 500*time.Millisecond, time.Second
+			s, err := newTable(Config{ConnString: servertest.DSN(addrs...), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}, quick)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
 			mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
 			servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
 			before := *s.server.Load()
 			servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
-			for _, sql := range move {
-				exec(t, conn, sql)
-			}
+			do()
 			servertest.Until(t, "it listens to the new server", servertest.Soon, func() bool {
 				server := s.server.Load()
 				return server != nil && *server != before && s.isListening.Load()

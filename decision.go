@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/source/driver"
 )
 
@@ -53,7 +54,8 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // a GET must change nothing, and must not answer with JavaScript. It is false for denied requests, for
 // the zero Decision that [DecisionFromContext] returns without [Middleware.WrapDecision], for entries
 // of Config.Origins, for emails, and for the publisher "", so that a tenant that is not known gets
-// nothing. The publisher is compared in lower-case ASCII, as [cacheurl.CanonicalDomain] returns it.
+// nothing. The publisher is in any spelling that Config.Publishers takes. A pattern, such as "*.example.com", stands for each name below its
+// domain, also for one that is another tenant's by itself: ask for that tenant first, if there may be one.
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":
@@ -61,7 +63,18 @@ func (d Decision) IsFor(publisher string) bool {
 	case d.Reason == ReasonSameOrigin, d.Reason == ReasonNoOrigin:
 		return true
 	}
-	return d.Publisher == publisher
+	if d.Publisher == publisher || d.Publisher == "" {
+		return d.Publisher != ""
+	}
+	base, isPattern := strings.CutPrefix(publisher, "*.")
+	domain, problem := domains.Parse(base)
+	switch {
+	case problem != nil:
+		return false
+	case isPattern:
+		return d.Publisher != domain && domains.IsOrIsBelow(d.Publisher, domain)
+	}
+	return d.Publisher == domain
 }
 
 // LogValue returns what is worth logging, for package log/slog. What the caller sent is truncated to 300 bytes

@@ -219,11 +219,18 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 		detail = "Matched by a pattern in Publishers."
 	case confirmed:
 		detail = "Known to the Source."
-		if isHash {
+		switch {
+		case id.pattern != "":
+			detail = fmt.Sprintf("Matched by %s, which the Source knows.", id.pattern)
+		case isHash:
 			detail = "The hash prefix of this publisher, which the Source knows."
 		}
 	case stale:
-		detail = "Known to the Source when it last answered. Now it failed: " + driver.LogText(id.err) + "."
+		detail = "Known to the Source"
+		if id.pattern != "" {
+			detail = fmt.Sprintf("Matched by %s, which the Source knew", id.pattern)
+		}
+		detail += " when it last answered. Now it failed: " + driver.LogText(id.err) + "."
 	case unanswered:
 		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+driver.LogText(id.err)+"."
 	case noMatch:

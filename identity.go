@@ -11,7 +11,9 @@ import (
 type identity struct {
 	match match
 	name  string // of the publisher; "" if a pattern matches, because the claim holds the name
-	err   error  // why the Source could not answer
+
+	pattern string // of the Source, if one matches
+	err     error  // why the Source could not answer
 }
 
 // A match is the rule that the caller matched. The order matters: isPublisher and isAllowed are ranges.
@@ -123,6 +125,10 @@ func (id *identity) ask(p *policy, publishers *source.Source, c *caller, cl *cla
 		id.set(p, publishers.FindByHash(c.context(), cl.name))
 		return
 	}
+	if pattern, ok := publishers.RememberedPattern(cl.domain()); ok {
+		id.match, id.pattern = confirmed, pattern
+		return
+	}
 	id.set(p, publishers.Find(c.context(), cl.domain()))
 	if cl.kind == kindEncoded && id.name != "" {
 		p.decoded.Add(strings.Clone(cl.name), id.name)
@@ -135,7 +141,10 @@ func (id *identity) set(p *policy, answer source.Answer) {
 	if p.hosts.reservedFor(answer.Publisher) != nil {
 		return
 	}
-	id.name, id.err = answer.Publisher, answer.Err
+	id.name, id.pattern, id.err = answer.Publisher, answer.Pattern, answer.Err
+	if id.pattern != "" {
+		id.name = ""
+	}
 	switch {
 	case answer.Stale:
 		id.match = stale

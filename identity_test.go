@@ -47,6 +47,45 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 	}
 }
 
+// A pattern in a Source allows each name below it, at a cache too, and nothing that only looks like one.
+func TestAPatternInASource(t *testing.T) {
+	s := mwtest.NewDatabase()
+	s.Add("*.acme.example")
+	m := mwtest.New(t, ampcors.Config{Source: s.Remembered(t, source.Config{Patterns: true})})
+	idn, err := cacheurl.DomainPrefix("xn--bcher-kva.acme.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time from memory
+		for _, origin := range []string{"https://www.acme.example", "https://a.b.acme.example", "https://www-acme-example.cdn.ampproject.org",
+			"https://" + idn + ".cdn.ampproject.org", "https://xn--bcher-kva.acme.example"} {
+			d := m.CheckOrigin(origin)
+			if !d.Allowed || !strings.HasSuffix(d.Publisher, ".acme.example") || strings.HasPrefix(d.Publisher, "*") || d.Stale || d.SourceErr != nil {
+				t.Errorf("%s: %+v", origin, d)
+			}
+			if e := m.Explain(origin); e.Decision != d || !strings.Contains(fmt.Sprint(e.Steps), "Matched by *.acme.example, which the Source knows.") {
+				t.Errorf("%s: %+v", origin, e)
+			}
+			if !d.IsFor("*.acme.example") || !d.IsFor("*.ACME.example") || !d.IsFor(strings.ToUpper(d.Publisher)) || d.IsFor("*.b.example") || d.IsFor("acme.example") ||
+				d.IsFor("*."+d.Publisher) || d.IsFor("*.*.acme.example") || d.IsFor("*") {
+				t.Errorf("IsFor of %+v", d)
+			}
+		}
+		for _, origin := range []string{"https://acme.example", "https://acme-example.cdn.ampproject.org", "https://.acme.example", "https://*.acme.example",
+			"https://-acme-example.cdn.ampproject.org", "https://*-acme-example.cdn.ampproject.org", "https://0--acme-example-0.cdn.ampproject.org", "http://www.acme.example",
+			"https://" + mwtest.Hash("www.acme.example") + ".cdn.ampproject.org", "https://" + mwtest.Hash("*.acme.example") + ".cdn.ampproject.org",
+			"https://wwwacme.example", "https://www.acme.example.evil.example", "https://-.acme.example", "https://www..acme.example"} {
+			if d := m.CheckOrigin(origin); d.Allowed || d.SourceErr != nil {
+				t.Errorf("%s: %+v", origin, d)
+			}
+		}
+	}
+	s.Fail(mwtest.ErrDown)
+	if d := m.CheckOrigin("https://other.acme.example"); !d.Allowed || d.Publisher != "other.acme.example" {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mwtest.NewDatabase("www.example.com", "other.example")

@@ -65,7 +65,7 @@ func (v *verdict) decision() Decision {
 	}
 	d.Stale, d.SourceErr = v.identity.match == stale, v.identity.err
 	switch {
-	case v.identity.match == matched:
+	case v.identity.match.isPublisher() && v.identity.name == "":
 		d.Publisher = strings.Clone(v.claim.domain())
 	case v.identity.match.isPublisher():
 		d.Publisher = v.identity.name

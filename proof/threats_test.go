@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -465,7 +466,7 @@ func TestThreatAnOriginBufferThatChangesAfterTheRequest(t *testing.T) {
 				if evil := m.CheckOrigin(aliased); evil.Allowed {
 					t.Errorf("the overwritten buffer is allowed: %+v", evil)
 				}
-				if s.Lookups() > 1 || cfg.Source.Stats().Prefixes != prefixes {
+				if asked := slices.Compact(slices.Sorted(slices.Values(s.Asked))); len(asked) < s.Lookups() || cfg.Source.Stats().Prefixes != prefixes {
 					t.Errorf("%s: the Source was asked for %q; %d prefixes, before %d", origin, s.Asked, cfg.Source.Stats().Prefixes, prefixes)
 				}
 			}

@@ -57,20 +57,20 @@ func (s *Source) newCall(k key, class class, b *breaker, queue *queue) *call {
 }
 
 // shardOf returns a shard that exists, whatever the database returns.
-func (s *Source) shardOf(key string) *shard {
+func (s *Source) shardOf(k key) *shard {
 	if !s.isSharded() {
 		return &s.shards[0]
 	}
-	return &s.shards[uint(s.asked.Shard(key))%uint(len(s.shards))]
+	return &s.shards[uint(s.asked.Shard(k.name()))%uint(len(s.shards))]
 }
 
-func (s *Source) class(key string) class {
+func (s *Source) class(k key) class {
 	switch {
-	case s.memory.publishers.Contains(key):
+	case s.memory.publishers.Contains(k.text):
 		return remembered
-	case s.asked.IsLikely != nil && s.asked.IsLikely(key):
+	case s.asked.IsLikely != nil && s.asked.IsLikely(k.name()):
 		return likely
-	case s.rejected.isReturning(key, s.now()):
+	case s.rejected.isReturning(k.text, s.now()):
 		return returning
 	default:
 		return unknown
@@ -130,7 +130,10 @@ func (s *Source) run(ctx context.Context, own *call) {
 
 // ask asks the database, and checks its answer.
 func (s *Source) ask(ctx context.Context, k key) (domain string, err error) {
-	if !k.isHash {
+	switch {
+	case k.isPattern():
+		return s.askForPattern(ctx, k.name())
+	case !k.isHash:
 		return s.askByDomain(ctx, k.text)
 	}
 	domain, err = s.asked.PublisherByHash(ctx, k.text)

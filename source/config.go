@@ -42,6 +42,14 @@ type Config struct {
 	// zero, 256 is used. A pool of database connections bounds them further.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
+	// Patterns makes patterns of the database count. A row "*.example.com" allows each name below example.com, and
+	// not example.com itself, as one of ampcors.Config.Publishers does: never by a hash prefix, and never over a public suffix. The
+	// database is asked for "*.example.com" as for a domain, if it has no row for the name, and the answer is remembered, refreshed
+	// and forgotten like a publisher's. A name for which there is no row costs up to four lookups more, from the nearest pattern
+	// on: only those four with the fewest labels are looked up. So a pattern may have up to three labels before a registrable
+	// domain, such as "*.c.b.a.example.com". The default is false.
+	Patterns bool `json:"patterns,omitzero"`
+
 	// MaxEntries is how many publishers of the database are remembered, and how many hash prefixes. A
 	// publisher takes 200 bytes with a name of 22 bytes, so a server that has looked up a million uses 200
 	// MB for them. A hash prefix that was asked for takes another 200 bytes. At most 65,536 negative

@@ -34,7 +34,7 @@ import (
 //
 // The functions must be safe for concurrent use by multiple goroutines. Those that get a ctx
 // must return when it is done; the others must not wait. A key is a publisher domain as
-// cacheurl.CanonicalDomain returns it, or a well-formed hash prefix, which has no dot.
+// cacheurl.CanonicalDomain returns it, "*." and such a domain, or a well-formed hash prefix, which has no dot.
 //
 // An error means that the database as a whole cannot answer now, and never that there is no such
 // publisher. After an error, the Source waits before it asks for the same key again: twice the time
@@ -52,7 +52,8 @@ type Database struct {
 	// width and trailing spaces are equal in some collations), and that is another publisher. The Source
 	// normalizes the result as cacheurl.CanonicalDomain does, and compares it with domain byte by
 	// byte. Another domain counts as no publisher, and a result that is no domain is an [ErrBadAnswer].
-	// If several rows may match, return the one that equals domain. Patterns are not supported.
+	// If several rows may match, return the one that equals domain. With [Config].Patterns, it is also asked for a pattern,
+	// such as "*.example.com", and returns the pattern that is stored; without it, patterns are never asked for.
 	PublisherByDomain func(ctx context.Context, domain string) (stored string, err error)
 
 	// PublisherByHash returns the publisher whose hash prefix this is, as cacheurl.HashPrefix

@@ -20,7 +20,7 @@ const maxNegatives = 65_536
 // Source.mu.
 type memory struct {
 	options    Config
-	publishers *lru.Cache[string, *entry] // by domain
+	publishers *lru.Cache[string, *entry] // by textOf the domain or pattern
 	negatives  *lru.Cache[string, *entry] // by key
 	prefixes   *lru.Cache[string, string] // domains by hash prefix; a prefix always belongs to the same domain, so there is no TTL
 	epoch      atomic.Uint32              // entries of an earlier one have expired
@@ -28,7 +28,7 @@ type memory struct {
 
 // An entry is one answer. It does not change. Times are since Source.start.
 type entry struct {
-	domain    string        // "" for a negative answer
+	domain    string        // or a pattern; "" for a negative answer
 	at        time.Duration // when the database was asked
 	refreshAt time.Duration // when the publisher is to be refreshed
 	epoch     uint32
@@ -76,8 +76,8 @@ func (m *memory) remember(c *call) {
 		m.negatives.Add(c.key.text, e)
 		return
 	}
-	m.publishers.Add(c.domain, e)
-	m.negatives.Remove(c.domain)
+	m.publishers.Add(textOf(c.domain), e)
+	m.negatives.Remove(textOf(c.domain))
 	if c.key.isHash {
 		m.prefixes.Add(c.key.text, c.domain)
 		m.negatives.Remove(c.key.text)
@@ -93,7 +93,7 @@ func (m *memory) purge() {
 // hasNewer reports whether a later answer is remembered. This can happen because a publisher
 // may be looked up by domain and by hash prefix at the same time.
 func (m *memory) hasNewer(c *call) bool {
-	for _, key := range []string{c.key.text, c.domain} {
+	for _, key := range []string{c.key.text, textOf(c.domain)} {
 		for _, kept := range []*lru.Cache[string, *entry]{m.publishers, m.negatives} {
 			if e, ok := kept.Peek(key); ok && e.at > c.began {
 				return true

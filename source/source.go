@@ -123,15 +123,34 @@ type key struct {
 	isHash bool
 }
 
+// textOf returns the text of a publisher's key, or of a pattern's: that has no star, such as ".example.com", so that it is a part of each name
+// that the pattern matches.
+func textOf(publisher string) string { return strings.TrimPrefix(publisher, "*") }
+
+// name returns what the database has for a key.
+func (k key) name() string {
+	if k.isPattern() {
+		return "*" + k.text
+	}
+	return k.text
+}
+
+func (k key) isPattern() bool { return strings.HasPrefix(k.text, ".") }
+
 // Remembered reports whether a domain is remembered as a publisher, and has not expired. It
 // returns the Source's own copy of the domain. It does not wait, and does not keep its argument.
 // A publisher that expires soon is refreshed in the background, so that in steady traffic no
 // request waits for the database.
 func (s *Source) Remembered(domain string) (publisher string, ok bool) {
-	if !s.isMade() {
+	if !s.isMade() || strings.HasPrefix(domain, ".") { // as no domain has, but a pattern in memory
 		return "", false
 	}
-	e, ok := s.memory.publishers.Peek(domain)
+	return s.remembered(domain)
+}
+
+// remembered is Remembered, also for the text of a pattern's key.
+func (s *Source) remembered(text string) (publisher string, ok bool) {
+	e, ok := s.memory.publishers.Peek(text)
 	if !ok {
 		return "", false
 	}
@@ -140,7 +159,7 @@ func (s *Source) Remembered(domain string) (publisher string, ok bool) {
 		return "", false
 	}
 	if now >= e.refreshAt {
-		s.refresh(e.domain)
+		s.refresh(textOf(e.domain))
 	}
 	return e.domain, true
 }
@@ -161,16 +180,20 @@ func (s *Source) RememberedByHash(prefix string) (publisher string, ok bool) {
 // Publisher and an Err.
 type Answer struct {
 	Publisher string // in lower-case ASCII; "" if there is none, or if that is not known
+	Pattern   string // with Config.Patterns, the one that matched, such as "*.example.com"; Publisher is then the argument of Find
 	Stale     bool   // the publisher was confirmed within Config.MaxStale, and its lookup failed now or found no slot
 	Err       error  // why the database could not answer
 }
 
 // Find looks up a domain, in the form that cacheurl.CanonicalDomain returns; nothing else is a
 // publisher. It waits for at most
-// twice Config.Timeout, if the database obeys its context.
+// twice Config.Timeout, if the database obeys its context; with Config.Patterns, this holds for each lookup.
 func (s *Source) Find(ctx context.Context, domain string) Answer {
-	if prefixes.IsHash(domain) {
+	switch {
+	case prefixes.IsHash(domain), strings.HasPrefix(domain, "."), strings.HasPrefix(domain, "*"):
 		return Answer{}
+	case s.isMade() && s.options.Patterns:
+		return s.findWithPatterns(ctx, strings.Clone(domain)) // a request's memory stays on its stack
 	}
 	return s.find(ctx, key{text: domain})
 }
@@ -203,7 +226,7 @@ func (s *Source) find(ctx context.Context, requested key) Answer {
 	}
 	k := key{strings.Clone(requested.text), requested.isHash} // a new variable, so that requested does not escape
 	// Not under the lock: the database may panic.
-	class, shard := s.class(k.text), s.shardOf(k.text)
+	class, shard := s.class(k), s.shardOf(k)
 	s.mu.Lock()
 	if domain, ok := s.memory.answer(k.text, s.now()); ok {
 		s.mu.Unlock()
@@ -252,23 +275,24 @@ var waitBounds = [...]time.Duration{time.Millisecond, 2500 * time.Microsecond, 5
 // WaitBounds returns the times of [Stats].WaitsWithin, in ascending order.
 func WaitBounds() []time.Duration { return slices.Clone(waitBounds[:]) }
 
-// refresh asks about a remembered publisher in the background.
-func (s *Source) refresh(domain string) {
-	shard := s.shardOf(domain) // not under the lock: the database may panic
+// refresh asks about a remembered publisher, or a pattern, in the background.
+func (s *Source) refresh(text string) {
+	k := key{text: text}
+	shard := s.shardOf(k) // not under the lock: the database may panic
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	e, ok := s.memory.publishers.Peek(domain)
-	if _, runs := s.calls[key{text: domain}]; runs || !ok || now < e.refreshAt {
+	e, ok := s.memory.publishers.Peek(text)
+	if _, runs := s.calls[k]; runs || !ok || now < e.refreshAt {
 		return // another request was faster
 	}
 	again := *e
 	again.refreshAt = now + s.options.TTL/refreshRetries // if this refresh fails
-	s.memory.publishers.Add(domain, &again)
+	s.memory.publishers.Add(text, &again)
 	if !shard.queue.try() {
 		return
 	}
-	own, err := s.begin(key{text: domain}, remembered, shard)
+	own, err := s.begin(k, remembered, shard)
 	if err != nil {
 		shard.queue.leave(remembered)
 		return
@@ -313,31 +337,35 @@ func (s *Source) staleIfError(domain string, err error) Answer {
 	return Answer{Err: err}
 }
 
-// Forget drops what is remembered of publishers, in any spelling: the next request asks the
+// Forget drops what is remembered of publishers, in any spelling, and of patterns: the next request asks the
 // Database, and no stale answer is served. Call it after the database has changed, for publishers
 // that must not wait for Config.TTL. Values that are not domains are reported in the error;
 // the others are forgotten.
 func (s *Source) Forget(publishers ...string) error {
 	var errs []error
 	for _, publisher := range publishers {
-		domain, problem := domains.Parse(publisher)
-		if problem != nil {
+		base, isPattern := strings.CutPrefix(publisher, "*.")
+		domain, problem := domains.Parse(base)
+		switch {
+		case problem != nil:
 			errs = append(errs, fmt.Errorf("source: the publisher %.80q %s", publisher, problem.Reason))
-		} else if s.isMade() {
+		case s.isMade() && isPattern:
+			s.forget("." + domain)
+		case s.isMade():
 			s.forget(domain)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// forget removes a publisher, and the negative answers for it and its hash prefix. Answers of
+// forget removes a publisher or a pattern, and the negative answers for it and its hash prefix. Answers of
 // its running lookups are not remembered.
-func (s *Source) forget(domain string) {
-	prefix := prefixes.Hash(domain)
+func (s *Source) forget(text string) {
+	prefix := prefixes.Hash(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.memory.publishers.Remove(domain)
-	for _, k := range []key{{domain, false}, {prefix, true}} {
+	s.memory.publishers.Remove(text)
+	for _, k := range []key{{text, false}, {prefix, true}} {
 		s.memory.negatives.Remove(k.text)
 		if running := s.calls[k]; running != nil {
 			running.forgotten = true

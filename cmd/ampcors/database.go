@@ -40,6 +40,7 @@ type database struct {
 	table sqlsource.Config
 
 	noTriggers bool // changes are not reported
+	noPatterns bool // the configuration file does not say that patterns in the table count
 }
 
 func (d *database) addFlags(cmd *cobra.Command) {
@@ -114,6 +115,7 @@ func (d *database) source(config string, log *slog.Logger) (*source.Source, look
 			return nil, lookups{}, err
 		}
 	}
+	d.noPatterns = !cfg.Patterns
 	opened, err := d.open(log)
 	if err != nil {
 		return nil, lookups{}, err
@@ -196,7 +198,7 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 		if err != nil {
 			return lookups{}, err
 		}
-		return lookups{table.Database(), d.withHint(table.Ping), table.Close}, nil
+		return lookups{Database: table.Database(), ping: d.withHint(table.Ping), end: table.Close}, nil
 	}
 	db, err := d.opened()
 	if err != nil {
@@ -206,7 +208,7 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 	if err != nil {
 		return lookups{}, err
 	}
-	return lookups{table.Database(), d.withHint(table.Ping), func() { _ = db.Close() }}, nil
+	return lookups{Database: table.Database(), ping: d.withHint(table.Ping), end: func() { _ = db.Close() }}, nil
 }
 
 // withHint returns ping, with errors that say which flag is about what the database rejects.
@@ -352,7 +354,7 @@ func (d *database) withoutPrefix(ctx context.Context) (n int) {
 		return 0
 	}
 	defer db.Close()
-	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", t.Table, t.PrefixColumn,
+	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND %[3]s NOT LIKE '*.%%'", t.Table, t.PrefixColumn,
 		t.DomainColumn)).Scan(&n) != nil {
 		return 0
 	}
@@ -416,13 +418,7 @@ func (d *database) wrongRows(ctx context.Context, db *sql.DB, prefix, more strin
 			return read, named, wrong, err
 		}
 		read++
-		want, err := cacheurl.HashPrefix(domain)
-		if canonical, _ := cacheurl.CanonicalDomain(domain); err == nil && canonical != domain {
-			err = fmt.Errorf("it is not canonical; want %q", canonical)
-		}
-		if err == nil && prefix.Valid && want != prefix.String {
-			err = fmt.Errorf("its hash prefix is %.80q; want %q, or NULL, and then ampcors source fill", prefix.String, want)
-		}
+		err := d.checkRow(domain, prefix)
 		if err == nil {
 			continue
 		}
@@ -433,6 +429,27 @@ func (d *database) wrongRows(ctx context.Context, db *sql.DB, prefix, more strin
 	return read, named, wrong, found.Err()
 }
 
+// checkRow returns why no lookup can match a row.
+func (d *database) checkRow(domain string, prefix sql.NullString) error {
+	if strings.HasPrefix(domain, "*.") {
+		if err := source.CheckPattern(domain); err != nil || !d.noPatterns {
+			return err
+		}
+		return errors.New(`a pattern counts only if the configuration file has "source": {"patterns": true}`)
+	}
+	want, err := cacheurl.HashPrefix(domain)
+	if err != nil {
+		return err
+	}
+	if canonical, _ := cacheurl.CanonicalDomain(domain); canonical != domain {
+		return fmt.Errorf("it is not canonical; want %q", canonical)
+	}
+	if prefix.Valid && want != prefix.String {
+		return fmt.Errorf("its hash prefix is %.80q; want %q, or NULL, and then ampcors source fill", prefix.String, want)
+	}
+	return nil
+}
+
 // rowHint says that the table has a row for a domain that lookups do not find, and why, or is "".
 func (d *database) rowHint(ctx context.Context, domain string) string {
 	canonical, err := cacheurl.CanonicalDomain(domain)
@@ -440,6 +457,11 @@ func (d *database) rowHint(ctx context.Context, domain string) string {
 		return ""
 	}
 	unicode, _ := idna.ToUnicode(canonical) // as people write it
+	names := []string{canonical, unicode}
+	for below := canonical; strings.Contains(below, "."); {
+		_, below, _ = strings.Cut(below, ".")
+		names = append(names, "*."+below)
+	}
 	db, err := d.opened()
 	if err != nil {
 		return ""
@@ -447,16 +469,24 @@ func (d *database) rowHint(ctx context.Context, domain string) string {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	table, placeholders := d.table, "$1, $2"
+	table, placeholder := d.table, "$1"
 	if d.isMySQL() {
-		placeholders = "?, ?"
+		placeholder = "?"
 	}
 	var stored string
-	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE lower(%[1]s) IN (%[3]s)", table.DomainColumn, table.Table, placeholders)
-	switch err := db.QueryRowContext(ctx, query, canonical, unicode).Scan(&stored); {
+	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE lower(%[1]s) = %[3]s", table.DomainColumn, table.Table, placeholder)
+	for _, name := range names {
+		if err = db.QueryRowContext(ctx, query, name).Scan(&stored); !errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+	}
+	isPattern := strings.HasPrefix(stored, "*.")
+	switch problem := d.checkRow(stored, sql.NullString{}); {
 	case err != nil: // the steps say what is known
 		return ""
-	case stored != canonical:
+	case isPattern && problem != nil:
+		return fmt.Sprintf("The table %s has %q, which matches nothing: %v.", table.Table, stored, problem)
+	case !isPattern && stored != canonical:
 		return fmt.Sprintf("The table %s has it as %q, which is not canonical, so that no lookup finds it: want %q.", table.Table, stored, canonical)
 	case d.table.Condition != "":
 		return fmt.Sprintf("The table %s has %s, and --condition does not hold for it.", table.Table, stored)

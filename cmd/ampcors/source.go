@@ -428,7 +428,7 @@ func (p preparation) fill() error {
 		return err
 	}
 	var missing int
-	err = p.db.QueryRowContext(p.ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %s IS NOT NULL", p.table.Table,
+	err = p.db.QueryRowContext(p.ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND %[3]s NOT LIKE '*.%%'", p.table.Table,
 		p.table.PrefixColumn, p.table.DomainColumn)).Scan(&missing)
 	if err != nil {
 		return err

@@ -92,6 +92,46 @@ func TestNamesInQuotes(t *testing.T) {
 	}
 }
 
+// A pattern in a table counts if the configuration file says so, and check and explain say it.
+func TestPatternsInATable(t *testing.T) {
+	t.Parallel()
+	dsn := servertest.DSN(servertest.Postgres(t).Addr)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE TABLE publishers (domain text, hash_prefix text); INSERT INTO publishers VALUES ('*.acme.example'), ('www.example.com')")
+	folder := t.TempDir()
+	without := writeFile(t, filepath.Join(folder, "without.json"), "{}")
+	with := writeFile(t, filepath.Join(folder, "with.json"), `{"source": {"patterns": true}}`)
+	do := func(want int, text string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, "", append(args, "--database", dsn)...)
+		if code != want || !strings.Contains(stdout+stderr, text) {
+			t.Errorf("%q: %d; want %d and %q\n%s%s", args, code, want, text, stdout, stderr)
+		}
+	}
+	do(exitClean, "1 hash prefix was filled", "source", "install")
+	do(exitClean, "no hash prefix was missing", "source", "fill")
+	do(exitFindings, `a pattern counts only if the configuration file has "source": {"patterns": true}`, "check", without)
+	do(exitClean, "it has publishers; it reports", "check", with)
+	do(exitClean, "Matched by *.acme.example, which the Source knows.", "explain", "--config", with, "https://www.acme.example")
+	do(exitFindings, `has "*.acme.example", which matches nothing: a pattern counts only if`, "explain", "--config", without, "https://www.acme.example")
+	for pattern, want := range map[string]string{"*.ACME.example": `not canonical; want "*.acme.example"`, "*.co.uk": "over a public suffix", "*.*.example.com": "the domain after *. ",
+		"*.e.d.c.b.acme.example": "more than 3 labels", "*acme.example": "does not stand alone"} {
+		exec("UPDATE publishers SET domain = '" + pattern + "' WHERE domain LIKE '*%'")
+		do(exitFindings, want, "check", with)
+		do(exitFindings, want, "source", "install")
+	}
+}
+
 // Two rows with one domain are one problem.
 func TestARowIsNamedOnce(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/configfile"
+	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/vectors"
 	"github.com/ampcors/ampcors/source"
 )
@@ -101,7 +102,9 @@ func NewDatabase(domains ...string) *Database {
 func (s *Database) Add(domain string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.domains[domain], s.prefixes[Hash(domain)] = true, domain
+	if s.domains[domain] = true; !strings.HasPrefix(domain, "*") {
+		s.prefixes[Hash(domain)] = domain
+	}
 }
 
 func (s *Database) Remove(domain string) {
@@ -180,23 +183,26 @@ func NewSource(t testing.TB, s source.Database, options ...source.Config) *sourc
 	return c
 }
 
-// WithSource moves the publishers that are listed exactly to a Source.
+// WithSource moves the publishers to a Source, but for patterns that only a list may have.
 func WithSource(t testing.TB, cfg ampcors.Config) (ampcors.Config, *Database) {
 	t.Helper()
 	s := NewDatabase()
 	var patterns []string
 	for _, p := range cfg.Publishers {
-		if strings.HasPrefix(p, "*.") {
+		base, isPattern := strings.CutPrefix(p, "*.")
+		domain, err := cacheurl.CanonicalDomain(base)
+		switch {
+		case isPattern && (err != nil || domains.IsPublicSuffix(domain)):
 			patterns = append(patterns, p)
-		} else {
-			domain, err := cacheurl.CanonicalDomain(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+		case err != nil:
+			t.Fatal(err)
+		case isPattern:
+			s.Add("*." + domain)
+		default:
 			s.Add(domain)
 		}
 	}
-	cfg.Publishers, cfg.Source = patterns, s.Remembered(t)
+	cfg.Publishers, cfg.Source = patterns, s.Remembered(t, source.Config{Patterns: true})
 	return cfg, s
 }
 

@@ -506,10 +506,11 @@ func (s *Table) report(payload string) {
 		return
 	}
 	domains := strings.Fields(payload)
-	// A row that is not canonical is never found, so its changes change nothing.
+	// A row that is not canonical, nor a pattern over such a domain, is never found, so its changes change nothing.
 	domains = slices.DeleteFunc(domains, func(domain string) bool {
-		canonical, err := cacheurl.CanonicalDomain(domain)
-		return err != nil || canonical != domain
+		base := strings.TrimPrefix(domain, "*.")
+		canonical, err := cacheurl.CanonicalDomain(base)
+		return err != nil || canonical != base
 	})
 	if len(domains) > 0 {
 		s.listeners.Call(domains...)

@@ -903,6 +903,31 @@ func TestLookupsThroughATransactionPooler(t *testing.T) {
 	}
 }
 
+// A pattern is a row like others: its removal is seen as fast as that of a name.
+func TestAPatternIsARow(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
+	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour, Patterns: true})
+	is := func(want bool) {
+		t.Helper()
+		servertest.Until(t, "the change is seen", servertest.Soon, func() bool {
+			return mw.CheckOrigin("https://www.acme.example").Allowed == want && mw.CheckOrigin("https://a-b-acme-example.cdn.ampproject.org").Allowed == want
+		})
+	}
+	is(false)
+	for range 3 {
+		exec(t, conn, "INSERT INTO publishers VALUES ('*.acme.example')")
+		is(true)
+		exec(t, conn, "DELETE FROM publishers WHERE domain = '*.acme.example'")
+		is(false)
+	}
+	if filled, err := s.FillPrefixes(t.Context(), nil); filled != 0 || err != nil {
+		t.Error(filled, err)
+	}
+}
+
 // Two programs that are as busy as they can be share PgBouncer's default_pool_size: each listens, and answers.
 func TestTwoProgramsShareAPooler(t *testing.T) {
 	t.Parallel()

@@ -446,7 +446,8 @@ func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
 // batch is how many publishers are written, or keys scanned, at once.
 const batch = 1000
 
-// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts. When it returns nil,
+// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts, and patterns such as "*.example.com", for
+// [source.Config].Patterns. When it returns nil,
 // the masters have them in memory, and so have Config.Replicas replicas of each; how soon they are on
 // disk is Redis's setting (appendfsync). If some are not publisher domains, the error lists them and
 // none is written. After an error from Redis, some may be written, on some servers; call it again.
@@ -478,9 +479,13 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 	domains := make([]string, len(publishers))
 	var problems []error
 	for i, publisher := range publishers {
-		var err error
-		if domains[i], err = cacheurl.CanonicalDomain(publisher); err != nil {
+		base, isPattern := strings.CutPrefix(publisher, "*.")
+		domain, err := cacheurl.CanonicalDomain(base)
+		if err != nil {
 			problems = append(problems, err)
+		}
+		if domains[i] = domain; isPattern {
+			domains[i] = "*." + domain
 		}
 	}
 	if len(problems) > 0 {
@@ -493,12 +498,20 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 	for part := range slices.Chunk(domains, batch) {
 		var first, second []change
 		for _, domain := range part {
-			prefix, err := cacheurl.HashPrefix(domain)
-			if err != nil {
-				return err
+			prefix := ""
+			if !strings.HasPrefix(domain, "*") { // a pattern has none
+				var err error
+				if prefix, err = cacheurl.HashPrefix(domain); err != nil {
+					return err
+				}
 			}
 			a, b := changes(domain, prefix)
-			first, second = append(first, a), append(second, b)
+			if a.key != s.hash {
+				first = append(first, a)
+			}
+			if b.key != s.hash {
+				second = append(second, b)
+			}
 		}
 		for _, changes := range [][]change{first, second} {
 			if _, err := obey(ctx, func() (any, error) { return nil, s.make(ctx, client, changes) }); err != nil {

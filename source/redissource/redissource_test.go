@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -178,6 +179,46 @@ func TestThePublishersKeyAloneDecides(t *testing.T) {
 	do("SET", "ampcors:hash:"+hash, "www.example.com")
 	if d := mw.CheckOrigin("https://" + hash + ".cdn.ampproject.org"); d.Allowed || d.SourceErr == nil {
 		t.Errorf("%+v", d)
+	}
+}
+
+// A pattern is a key like a publisher's, without one for its hash prefix.
+func TestAPatternIsAKey(t *testing.T) {
+	t.Parallel()
+	for _, topology := range []Topology{Standalone, Cluster} {
+		t.Run(string(topology), func(t *testing.T) {
+			t.Parallel()
+			addr := servertest.Redis(t).Addr
+			if topology == Cluster {
+				addr = servertest.RedisCluster(t, 3, 5*time.Second)[0].Addr
+			}
+			s := newStore(t, addr, topology)
+			mw := newMiddleware(t, s, source.Config{TTL: time.Hour, NegativeTTL: time.Hour, Patterns: true})
+			servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+			for _, test := range []struct {
+				change func(context.Context, ...string) error
+				want   bool
+			}{{s.Add, true}, {s.Remove, false}, {s.Add, true}} {
+				if err := test.change(t.Context(), "*.Acme.example", "www.example.com"); err != nil {
+					t.Fatal(err)
+				}
+				for _, origin := range []string{"https://www.acme.example", "https://a-b-acme-example.cdn.ampproject.org", "https://www.example.com"} {
+					servertest.Until(t, origin, servertest.Soon, func() bool { return mw.CheckOrigin(origin).Allowed == test.want })
+				}
+			}
+			var all []string
+			for publisher, err := range s.Database().Publishers(t.Context()) {
+				if all = append(all, publisher); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if slices.Sort(all); !slices.Equal(all, []string{"*.acme.example", "www.example.com"}) {
+				t.Errorf("%q", all)
+			}
+			if err := s.Add(t.Context(), "*.*.example"); err == nil {
+				t.Error("no error for what is no pattern")
+			}
+		})
 	}
 }
 

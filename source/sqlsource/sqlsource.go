@@ -387,6 +387,8 @@ const (
 // it runs. It can be run again after an error, or at any time. If progress is not nil, it is called
 // after each transaction, with how many of these domains are done.
 //
+// A pattern, such as "*.example.com" (see [source.Config].Patterns), has no hash prefix.
+//
 // A domain that is not canonical, such as one in upper case or in Unicode, would never be
 // found. It is skipped, and the error has the domain and what it should be. A row that the
 // database rejects is skipped and reported too. At most 100 are reported.
@@ -433,7 +435,12 @@ func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) 
 	for _, domain := range domains {
 		done++
 		canonical, err := cacheurl.CanonicalDomain(domain)
-		if err == nil && canonical != domain {
+		switch {
+		case strings.HasPrefix(domain, "*."):
+			if err = source.CheckPattern(domain); err == nil {
+				continue // it has no hash prefix
+			}
+		case err == nil && canonical != domain:
 			err = fmt.Errorf("it is not canonical; want %q", canonical)
 		}
 		if err != nil {

@@ -78,7 +78,7 @@ func (d Decision) IsFor(publisher string) bool {
 }
 
 // LogValue returns what is worth logging, for package log/slog. What the caller sent is truncated to 300 bytes
-// and "...", and control characters in it are escaped. The Source's error is one line of at most 200 bytes.
+// and "...", and control characters in it are escaped. The Source's error is one line of at most 1000 bytes.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed), slog.String("reason", d.Reason.String())}
 	add := func(key, value string) {
@@ -95,7 +95,7 @@ func (d Decision) LogValue() slog.Value {
 		attrs = append(attrs, slog.Bool("stale", true))
 	}
 	if d.SourceErr != nil {
-		attrs = append(attrs, slog.String("source_error", printable(driver.LogText(d.SourceErr), 200-len("..."))))
+		attrs = append(attrs, slog.String("source_error", printable(driver.LogText(d.SourceErr), 1000)))
 	}
 	return slog.GroupValue(attrs...)
 }

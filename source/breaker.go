@@ -38,6 +38,11 @@ type breaker struct {
 
 func (b *breaker) isOpen() bool { return b.failures >= failuresToOpen }
 
+// fails reports whether lookups fail now, and not only one by chance.
+func (b *breaker) fails(now time.Duration) bool {
+	return (b.isOpen() || b.again >= failuresToOpen) && now < b.until+10*openFor // otherwise nobody has asked for long
+}
+
 // check returns an error if a lookup for the key must not begin now. Unless the breaker is
 // open, this holds only for the key that failed last: requests for it do not wait for one
 // timeout after another.

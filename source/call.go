@@ -9,6 +9,7 @@ import (
 
 	"github.com/ampcors/ampcors/internal/domains"
 	"github.com/ampcors/ampcors/internal/prefixes"
+	"github.com/ampcors/ampcors/source/driver"
 )
 
 // A call is a lookup that runs. Callers with the same key wait for one call (singleflight).
@@ -205,8 +206,19 @@ func (s *Source) stillAllowed(own *call) error {
 	return nil
 }
 
-// finish remembers the answer of a call, updates its breaker and wakes the waiting callers.
+// finish remembers the answer of a call, updates its breaker, wakes the waiting callers, and logs the begin and the end of an outage.
 func (s *Source) finish(own *call) {
+	switch report, lasted := s.record(own); report {
+	case outageBegins:
+		s.options.Logger.Error("ampcors: lookups of publishers fail; publishers that were confirmed are allowed until maxStale is over, and others get 503",
+			"error", driver.LogText(own.err))
+	case outageEnds:
+		s.options.Logger.Info("ampcors: lookups of publishers work again", "failed_for", lasted.Round(time.Millisecond))
+	}
+}
+
+// record is finish without the log.
+func (s *Source) record(own *call) (report outageReport, lasted time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(own.done)
@@ -223,6 +235,9 @@ func (s *Source) finish(own *call) {
 	switch err := own.err; {
 	case err == nil:
 		own.breaker.success(own.key.text)
+		if s.outage.isOn && !s.anyFails() {
+			report, lasted = s.outage.end(s.now())
+		}
 		switch {
 		case own.forgotten:
 			// This denial may be out of date. The answer that was remembered before is older still, so it is not
@@ -252,9 +267,13 @@ func (s *Source) finish(own *call) {
 		s.stats.Errors++
 		now := s.now()
 		own.breaker.failure(own.key.text, now, now-own.began, err)
+		if own.breaker.fails(now) {
+			report = s.outage.begin(now)
+		}
 		if isRetry {
 			own.breaker.until = now + openFor
 		}
 		s.retryLater(own)
 	}
+	return report, lasted
 }

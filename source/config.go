@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/ampcors/ampcors/badvalue"
@@ -50,6 +51,10 @@ type Config struct {
 	// domain, such as "*.c.b.a.example.com". The default is false.
 	Patterns bool `json:"patterns,omitzero"`
 
+	// Logger gets a line when lookups begin to fail (level Error), with the cause, and one when they work again (level Info): a circuit
+	// breaker has opened, or one key has failed four times in a row. There is at most one such pair in a minute. If nil, slog.Default() is used.
+	Logger *slog.Logger `json:"-"`
+
 	// MaxEntries is how many publishers of the database are remembered, and how many hash prefixes. A
 	// publisher takes 200 bytes with a name of 22 bytes, so a server that has looked up a million uses 200
 	// MB for them. A hash prefix that was asked for takes another 200 bytes. At most 65,536 negative
@@ -65,6 +70,7 @@ func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, time.Second)
 	c.MaxConcurrent = cmp.Or(c.MaxConcurrent, 256)
 	c.MaxEntries = cmp.Or(c.MaxEntries, 1<<20)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

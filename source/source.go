@@ -56,6 +56,8 @@ type Source struct {
 	mu    sync.Mutex // guards what follows, breakers, and changes of memory.publishers and memory.negatives
 	calls map[key]*call
 	stats Stats // only the counters; Stats adds the rest
+
+	outage outage
 }
 
 // A shard is the state for one part of the database, which can fail while the others work.

@@ -23,14 +23,3 @@ func MayHideRows(table string) string {
 	OR count(*) FILTER (WHERE NOT polpermissive) > 0 FROM pg_policy WHERE polrelid = %[1]s AND polcmd IN ('r', '*')
 	AND EXISTS (SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')))`, table)
 }
-
-// LogText returns the text of an error in one line of at most 200 bytes, for logs: error texts of
-// databases can have many lines.
-func LogText(err error) string {
-	const most, end = 200, 60 // the cause is often at the end
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-end-len("...")], "") + "..." + strings.ToValidUTF8(text[len(text)-end:], "")
-}

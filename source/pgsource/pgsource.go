@@ -315,13 +315,13 @@ func (s *Table) listen(ctx context.Context) {
 		if !isNew {
 			known()
 		}
-		if cause := driver.LogText(err); !isNew && !logged[cause] && len(logged) < maxCauses {
+		if kind := driver.Kind(err); !isNew && !logged[kind] && len(logged) < maxCauses {
 			effect := "a change is seen when the remembered answer expires"
 			if isOther || isHidden {
 				effect = "all lookups fail"
 			}
-			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", cause)
-			logged[cause] = true
+			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", driver.LogText(err))
+			logged[kind] = true
 		}
 		select {
 		case <-time.After(retry):

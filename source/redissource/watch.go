@@ -162,7 +162,7 @@ func kindOf(err error) string {
 	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, errNoConnection):
 		return "connection"
 	}
-	return driver.LogText(err)
+	return driver.Kind(err)
 }
 
 // sleep waits for d, and reports whether ctx is not done.

@@ -159,8 +159,7 @@ func (c Config) Complete() (Config, error) {
 type Table struct {
 	db       *sql.DB
 	table    Config
-	byDomain string
-	byPrefix string
+	byColumn map[string]string // the statements of lookups
 	slots    chan struct{} // bounds lookups at one time, if db does not bound its connections; otherwise nil
 }
 
@@ -189,8 +188,7 @@ func New(db *sql.DB, table Config) (*Table, error) {
 	if db.Stats().MaxOpenConnections == 0 {
 		s.slots = make(chan struct{}, defaultConns)
 	}
-	s.byDomain = s.lookup(table.DomainColumn)
-	s.byPrefix = s.lookup(table.PrefixColumn)
+	s.byColumn = map[string]string{table.DomainColumn: s.lookup(table.DomainColumn), table.PrefixColumn: s.lookup(table.PrefixColumn)}
 	return s, nil
 }
 
@@ -227,12 +225,12 @@ func (s *Table) Database() source.Database {
 
 // publisherByDomain returns the domain of the row with exactly this domain.
 func (s *Table) publisherByDomain(ctx context.Context, domain string) (string, error) {
-	return s.find(ctx, s.byDomain, domain, func(row string) bool { return row == domain })
+	return s.find(ctx, s.table.DomainColumn, domain, func(row string) bool { return row == domain })
 }
 
 // publisherByHash returns the domain of the row with this prefix.
 func (s *Table) publisherByHash(ctx context.Context, prefix string) (string, error) {
-	return s.find(ctx, s.byPrefix, prefix, func(row string) bool {
+	return s.find(ctx, s.table.PrefixColumn, prefix, func(row string) bool {
 		own, err := cacheurl.HashPrefix(row)
 		return err == nil && own == prefix && isCanonical(row)
 	})
@@ -273,10 +271,10 @@ var ErrRowSecurity = errors.New("sqlsource: row-level security may hide rows of 
 
 // find returns the domain of the first row for which matches returns true. Under the
 // database's collation, other rows may equal the key.
-func (s *Table) find(ctx context.Context, query, key string, matches func(domain string) bool) (_ string, err error) {
+func (s *Table) find(ctx context.Context, column, key string, matches func(domain string) bool) (_ string, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("sqlsource: %s: %w", query, err)
+			err = fmt.Errorf("sqlsource: looking up by %s in %s: %w", column, s.table.Table, err)
 		}
 	}()
 	if s.slots != nil {
@@ -287,6 +285,7 @@ func (s *Table) find(ctx context.Context, query, key string, matches func(domain
 			return "", ctx.Err()
 		}
 	}
+	query := s.byColumn[column]
 	domain, err := queryFor(ctx, s.db, query, key, matches)
 	for retries := 0; err != nil && ctx.Err() == nil && retries < maxRetries; retries++ {
 		conn, connErr := s.living(ctx)
@@ -372,7 +371,7 @@ func (s *Table) domains(ctx context.Context, where string) iter.Seq2[string, err
 	return func(yield func(string, error) bool) {
 		err := eachRow(ctx, s.db, query, nil, func(domain string) bool { return yield(domain, nil) })
 		if err != nil {
-			yield("", fmt.Errorf("sqlsource: %s: %w", query, err))
+			yield("", fmt.Errorf("sqlsource: reading %s: %w", s.table.Table, err))
 		}
 	}
 }

@@ -175,7 +175,7 @@ func TestAnErrorIsNeverANegativeAnswer(t *testing.T) {
 			if n, err := s.FillPrefixes(ctx, nil); n != 0 || err == nil {
 				t.Errorf("%s: %d, %v", name, n, err)
 			}
-			if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "WHERE hash_prefix = $1: ") {
+			if err := s.Ping(ctx); err == nil || !strings.Contains(err.Error(), "looking up by hash_prefix in publishers: ") {
 				t.Errorf("%s: %v", name, err)
 			}
 		})

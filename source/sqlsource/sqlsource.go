@@ -160,7 +160,7 @@ type Table struct {
 	db       *sql.DB
 	table    Config
 	byColumn map[string]string // the statements of lookups
-	slots    chan struct{} // bounds lookups at one time, if db does not bound its connections; otherwise nil
+	slots    chan struct{}     // bounds lookups at one time, if db does not bound its connections; otherwise nil
 }
 
 const defaultConns = 16

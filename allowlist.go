@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/maphash"
+	"io"
 	"maps"
 	"math/bits"
 	"runtime"
@@ -25,6 +26,8 @@ type allowlist struct {
 	recent   *lru.Cache[prefixes.HashPrefix, uint32] // by hash prefix; nil without names
 	hashes   []hashEntry                             // by SHA-256, sorted
 	patterns map[string]struct{}                     // what follows "*."
+
+	fingerprint uint64 // of the names and patterns: Stats.Fingerprint
 }
 
 // A hashEntry is the start of a publisher's SHA-256, and the publisher's index in names. It takes 16 bytes;
@@ -73,7 +76,21 @@ func newAllowlist(names *nameTable, patterns map[string]struct{}, recentHashes i
 		}
 	}
 	slices.SortFunc(a.hashes, func(x, y hashEntry) int { return cmp.Compare(x.start, y.start) })
+	a.fingerprint = a.takeFingerprint()
 	return a
+}
+
+func (a *allowlist) takeFingerprint() uint64 {
+	h := sha256.New()
+	var start [8]byte
+	for i := range a.hashes { // sorted, so that the order of the list does not matter
+		binary.BigEndian.PutUint64(start[:], a.hashes[i].start)
+		_, _ = h.Write(start[:]) // never fails
+	}
+	for _, base := range slices.Sorted(maps.Keys(a.patterns)) {
+		_, _ = io.WriteString(h, "*."+base)
+	}
+	return binary.BigEndian.Uint64(h.Sum(nil)) >> 16
 }
 
 // publishers returns the names in the order in which they were added, and then the patterns, sorted.

@@ -143,7 +143,7 @@ func (m *Middleware) handle(v *verdict, w http.ResponseWriter, r *http.Request) 
 // Stats returns what Handle, Wrap and WrapDecision have decided so far.
 func (m *Middleware) Stats() Stats {
 	s := m.tally.stats()
-	s.Publishers = m.current().numPublishers
+	s.Publishers, s.Fingerprint = m.current().numPublishers, m.current().list.fingerprint
 	return s
 }
 

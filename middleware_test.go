@@ -325,3 +325,23 @@ func total(s ampcors.Stats) (n uint64) {
 	}
 	return n
 }
+
+// A list has one fingerprint in any order and spelling, and each other list has another.
+func TestTheFingerprintOfAList(t *testing.T) {
+	of := func(publishers ...string) uint64 {
+		return mwtest.New(t, ampcors.Config{Publishers: publishers}).Stats().Fingerprint
+	}
+	list := of("www.example.com", "bücher.example", "*.acme.example", "*.b.example")
+	if again := of("*.B.example", "xn--bcher-kva.example", "*.acme.example", "WWW.example.com", "www.example.com"); again != list || list == 0 || list >= 1<<48 {
+		t.Errorf("%d and %d", list, again)
+	}
+	seen := map[uint64]bool{list: true}
+	for _, other := range [][]string{{"www.example.com", "bücher.example", "*.acme.example"}, {"www.example.com"}, {"*.example.com"}, {"example.com"}, {"*.a.example", "*.b.example"},
+		{"*.a.example", "b.example"}} {
+		if f := of(other...); seen[f] {
+			t.Errorf("%q has the fingerprint of another list", other)
+		} else {
+			seen[f] = true
+		}
+	}
+}

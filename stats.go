@@ -17,6 +17,10 @@ type Stats struct {
 
 	// Publishers is the length of Config.Publishers now.
 	Publishers int `json:"publishers"`
+
+	// Fingerprint is the same number, below 2^48, for the same publishers and patterns in any order and spelling, and most likely another one
+	// for others: it tells two servers with different lists apart.
+	Fingerprint uint64 `json:"fingerprint"`
 }
 
 // CacheStats say how much an AMP Cache is used: whether it still matters to the publishers.

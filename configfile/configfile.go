@@ -275,7 +275,7 @@ func (d *decoder) named(member, name, dir string) (path string, ok bool) {
 func (c *contents) readNamed(d *decoder, member, name string) (text string, ok bool) {
 	file := look(name)
 	text, err := file.read()
-	if len(c.files) > 0 && file.isSame(c.files[0]) {
+	if len(c.files) > 0 && file.info != nil && file.isSame(c.files[0]) {
 		err = errors.New("it is this file itself")
 	}
 	c.files = append(c.files, file)

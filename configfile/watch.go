@@ -68,9 +68,10 @@ type Watcher struct {
 	reload   <-chan os.Signal
 	interval time.Duration
 
-	seen     snapshot // at the last check
-	handled  snapshot // the last that was applied or reported
-	reported string   // the error that was last reported, "" if the file is in force
+	seen     snapshot  // at the last check
+	handled  snapshot  // the last that was applied or reported
+	reported string    // the error that was last reported, "" if the file is in force
+	unstable time.Time // since when each check sees another state that is not applied; zero if none does
 
 	applied  ampcors.Config    // without Publishers, of which there may be millions: the Middleware has them
 	listed   [sha256.Size]byte // of the Publishers of applied, as they were written
@@ -214,8 +215,35 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) poll() {
 	before := w.seen
 	w.seen = before.again()
-	if w.seen.equal(before) && !w.seen.equal(w.handled) {
-		w.apply(w.seen)
+	switch {
+	case slices.ContainsFunc(w.seen, func(f fileState) bool { return f.info != nil && hasNoLink(f.info) }):
+		w.setStatus(errNoLink)
+		w.report(errNoLink)
+	case w.seen.equal(before):
+		if w.unstable = (time.Time{}); !w.seen.equal(w.handled) {
+			w.apply(w.seen)
+		}
+	case w.unstable.IsZero():
+		w.unstable = time.Now()
+	case time.Since(w.unstable) > maxUnstable:
+		w.setStatus(errUnstable)
+		w.report(errUnstable)
+	}
+}
+
+// maxUnstable is how long a file may change at each check before that is reported.
+const maxUnstable = 10 * time.Second
+
+var errUnstable = errors.New("the file changes all the time, so that no state of it is applied; want a file that is replaced as a whole, by renaming another one")
+
+// errNoLink is for a file that is mounted by itself, as a container has it, and was replaced where it comes from.
+var errNoLink = errors.New("the file has been deleted or replaced outside of its mount, and what is mounted here never changes again; want its directory to be mounted")
+
+// report logs why the file is not in force, once.
+func (w *Watcher) report(err error) {
+	if err.Error() != w.reported {
+		w.reported = err.Error()
+		w.log.Error("ampcors: the configuration is not applied; the last good configuration stays in force", "file", w.name, "error", err)
 	}
 }
 
@@ -239,10 +267,7 @@ func (w *Watcher) apply(expected snapshot) {
 		w.handled = nil // it may become readable while its state stays the same
 	}
 	if err != nil {
-		if err.Error() != w.reported {
-			w.reported = err.Error()
-			w.log.Error("ampcors: the configuration is not applied; the last good configuration stays in force", "file", w.name, "error", err)
-		}
+		w.report(err)
 		return
 	}
 	w.reported = ""
@@ -258,7 +283,7 @@ func (w *Watcher) apply(expected snapshot) {
 		level, message = slog.LevelWarn, message+", and protects less than before"
 	}
 	w.log.Log(context.Background(), level, message, "file", w.name, "publishers", len(c.cfg.Publishers),
-		"added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed), "otherMembers", strings.Join(changed, " "))
+		"fingerprint", w.mw.Stats().Fingerprint, "added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed), "otherMembers", strings.Join(changed, " "))
 	w.logCaches(before.Caches, after.Caches)
 	w.warn(c.cfg.Warnings())
 }

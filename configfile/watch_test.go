@@ -140,6 +140,76 @@ func replace(t testing.TB, name, text string) {
 }
 
 // The Watcher runs on the clock of a bubble, so that a busy machine cannot make this fail.
+// A file that changes at each check is never applied, and one that is mounted by itself, and was replaced outside, never changes again.
+func TestAFileThatCannotBeFollowedIsReported(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.json")
+	writeFile(t, path, listing("first.example"))
+	synctest.Test(t, func(t *testing.T) {
+		var log servertest.Buffer
+		mw, watcher, err := (File{Path: path}).Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = watcher.Run(ctx) }()
+		for i := range 150 {
+			writeFile(t, path, listing("first.example", fmt.Sprintf("n%d.example", i))+strings.Repeat(" ", i))
+			pass(200 * time.Millisecond)
+		}
+		if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), "changes all the time") || strings.Count(log.String(), "changes all the time") != 1 {
+			t.Errorf("%v; the log:\n%s", err, &log)
+		}
+		pass(2 * time.Second)
+		if err := watcher.Status().Err; err != nil || !mw.CheckOrigin("https://n149.example").Allowed {
+			t.Errorf("then: %v; the log:\n%s", err, &log)
+		}
+		cancel()
+	})
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	mounted := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
+	if _, err := os.Stat(mounted); err != nil {
+		t.Skip("there is no /proc")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var log servertest.Buffer
+		_, watcher, err := (File{Path: mounted}).Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = watcher.Run(ctx) }()
+		pass(2 * time.Second)
+		if err := watcher.Status().Err; err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		pass(10 * time.Second)
+		if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), "outside of its mount") || strings.Count(log.String(), "level=") != 1 {
+			t.Errorf("%v; the log:\n%s", err, &log)
+		}
+		cancel()
+	})
+}
+
+// Two files that are missing are two files.
+func TestAMissingListIsNotTheFileItself(t *testing.T) {
+	_, err := File{Path: filepath.Join(t.TempDir(), "config.json")}.Config()
+	if err == nil || strings.Contains(err.Error(), "itself") {
+		t.Error(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.json")
+	writeFile(t, path, `{"publishersFile": "missing.txt", "cachesFile": "missing.json"}`)
+	if _, err = (File{Path: path}).Config(); err == nil || strings.Contains(err.Error(), "itself") || strings.Count(err.Error(), "no such file") != 2 {
+		t.Error(err)
+	}
+}
+
 func TestAChangeIsAppliedWithinTwoSeconds(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T) (path string, change func()){
 		"rewritten in place": func(t *testing.T) (string, func()) {

@@ -70,8 +70,9 @@ var (
 	ofCache = metric("cache_requests_total", "counter", "Allowed requests of publishers' pages on an AMP Cache.", "cache")
 	lastOf  = metric("cache_last_request_timestamp_seconds", "gauge",
 		"When a scrape first saw the latest allowed request of a publisher's page on this AMP Cache; 0 if there was none.", "cache")
-	publishers = metric("listed_publishers", "gauge", "Publishers and patterns in the configuration in force.")
-	applied    = metric("config_applied_timestamp_seconds", "gauge",
+	publishers  = metric("listed_publishers", "gauge", "Publishers and patterns in the configuration in force.")
+	fingerprint = metric("list_fingerprint", "gauge", "The same number for the same publishers and patterns in the configuration in force, in any order: servers with other numbers have other lists.")
+	applied     = metric("config_applied_timestamp_seconds", "gauge",
 		"When the configuration file was last applied or found to be in force; 0 if never.")
 	inForce = metric("config_in_force", "gauge", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing, "+
 		"or if nothing follows it (Watcher.Run is not running).")
@@ -132,6 +133,7 @@ func (c Counts) Samples() (samples []Sample) {
 		add(lastOf, timestamp(c.Decisions.Caches[id].Last), id)
 	}
 	add(publishers, float64(c.Decisions.Publishers))
+	add(fingerprint, float64(c.Decisions.Fingerprint)) // below 2^48, so that it is exact
 	if c.Filter != nil {
 		add(filtered, float64(c.Filter.Publishers))
 		add(built, timestamp(c.Filter.BuiltAt))

@@ -44,7 +44,8 @@ type Config struct {
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
 	// Patterns makes patterns of the database count. A row "*.example.com" allows each name below example.com, and
-	// not example.com itself, as one of ampcors.Config.Publishers does: never by a hash prefix, and never over a public suffix. The
+	// not example.com itself, as one of ampcors.Config.Publishers does: never by a hash prefix, never over a public suffix, and never a host of an
+	// AMP Cache. The
 	// database is asked for "*.example.com" as for a domain, if it has no row for the name, and the answer is remembered, refreshed
 	// and forgotten like a publisher's. A name for which there is no row costs up to four lookups more, from the nearest pattern
 	// on: only those four with the fewest labels are looked up. So a pattern may have up to three labels before a registrable

@@ -85,7 +85,7 @@ type Database struct {
 	//
 	// With parts, PublisherByHash may return a domain that is no longer a publisher:
 	// PublisherByDomain is asked for it afterwards, because domain and prefix may be in different
-	// parts. A decision can therefore take up to four times Config.Timeout.
+	// parts. A decision can therefore take up to four times Config.Timeout, and with Config.Patterns longer.
 	Shards int
 	Shard  func(key string) int
 

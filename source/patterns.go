@@ -1,13 +1,13 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"golang.org/x/net/publicsuffix"
+	"time"
 
 	"github.com/ampcors/ampcors/internal/domains"
 )
@@ -15,17 +15,18 @@ import (
 // maxPatterns is how many patterns are looked up for a name. Names are invented with any number of labels.
 const maxPatterns = 4
 
-// patternsOf returns the keys of the patterns that can match a domain, the nearest first, and then "": those with the fewest labels before
-// a public suffix, over which nobody can have a pattern.
+// patternsOf returns the keys of the patterns that can match a domain, the nearest first, and then "": those with the fewest labels, but
+// none over a public suffix.
 func patternsOf(domain string) (texts [maxPatterns]string) {
-	suffix, _ := publicsuffix.PublicSuffix(domain)
-	end := len(domain) - len(suffix) - 1 // of what is before a dot and the labels that were seen
 	n := 0
-	for ; end > 0 && n < maxPatterns; n++ {
-		if end = strings.LastIndexByte(domain[:end], '.'); end < 0 {
+	for end := len(domain); n < maxPatterns; {
+		if end = strings.LastIndexByte(domain[:end], '.'); end <= 0 {
 			break
 		}
-		texts[n] = domain[end:]
+		if !domains.IsPublicSuffix(domain[end+1:]) {
+			texts[n] = domain[end:]
+			n++
+		}
 	}
 	slices.Reverse(texts[:n])
 	return texts
@@ -47,33 +48,52 @@ func (s *Source) RememberedPattern(domain string) (pattern string, ok bool) {
 	return "", false
 }
 
-// findWithPatterns is Find, also for patterns. A pattern that is remembered goes first: a name below it has no row of its own to be
-// remembered by, and must not wait for the database because of that.
+// findWithPatterns is Find, also for patterns. What is in memory goes first, the newest answer before older ones: a name below a pattern has no
+// row of its own to be remembered by, and must not wait for the database because of that. If the newest cannot be served as stale, none can. Then comes
+// what a filter finds likely, because names that are not may wait for long, and then the name and its patterns.
 func (s *Source) findWithPatterns(ctx context.Context, domain string) Answer {
+	if !isCanonical(domain) {
+		return Answer{}
+	}
 	if pattern, ok := s.RememberedPattern(domain); ok {
 		return Answer{Publisher: domain, Pattern: pattern}
 	}
-	find := func(text string) Answer {
-		a := s.find(ctx, key{text: text})
+	type candidate struct {
+		text     string
+		at       time.Duration // of the answer in memory; negative if there is none
+		isLikely bool
+	}
+	var candidates []candidate
+	patterns := patternsOf(domain)
+	for _, text := range append([]string{domain}, patterns[:]...) {
+		at := time.Duration(-1)
+		if e, ok := s.memory.publishers.Peek(text); ok {
+			at = e.at
+		}
+		if text != "" {
+			isLikely := s.asked.IsLikely != nil && s.asked.IsLikely(key{text: text}.name())
+			candidates = append(candidates, candidate{text, at, isLikely})
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int {
+		if a.at == b.at && a.isLikely != b.isLikely {
+			if a.isLikely {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.at, a.at)
+	})
+	for _, c := range candidates {
+		a := s.find(ctx, key{text: c.text})
 		if strings.HasPrefix(a.Publisher, "*") {
 			a.Publisher, a.Pattern = domain, a.Publisher
 		}
-		return a
-	}
-	var others []string
-	for _, text := range patternsOf(domain) {
-		if text == "" {
-			break
-		}
-		if !s.memory.publishers.Contains(text) {
-			others = append(others, text)
-		} else if a := find(text); a.Publisher != "" {
+		if a.Publisher != "" || a.Err != nil {
 			return a
 		}
-	}
-	for _, text := range append([]string{domain}, others...) {
-		if a := find(text); a.Publisher != "" || a.Err != nil {
-			return a
+		if ctx.Err() != nil {
+			return Answer{Err: context.Cause(ctx)}
 		}
 	}
 	return Answer{}

@@ -103,6 +103,9 @@ func TestPatternsOfANameAreAskedForAfterIt(t *testing.T) {
 		{domain: "www.acme.co.uk", stored: []string{"*.co.uk"}, asked: []string{"www.acme.co.uk", "*.acme.co.uk"}},
 		{domain: "acme.co.uk", stored: []string{"*.co.uk"}, asked: []string{"acme.co.uk"}},
 		{domain: "me.github.io", stored: []string{"*.github.io"}, asked: []string{"me.github.io"}},
+		{domain: "bucket.s3.amazonaws.com", stored: []string{"*.amazonaws.com"}, pattern: "*.amazonaws.com", answer: "bucket.s3.amazonaws.com",
+			asked: []string{"bucket.s3.amazonaws.com", "*.amazonaws.com"}},
+		{domain: "x.prod.fastly.net", stored: []string{"*.prod.fastly.net"}, asked: []string{"x.prod.fastly.net", "*.fastly.net"}},
 		{domain: "a.b.kawasaki.jp", stored: []string{"*.kawasaki.jp", "*.b.kawasaki.jp"}, asked: []string{"a.b.kawasaki.jp"}},
 		{domain: "www.city.kawasaki.jp", stored: []string{"*.city.kawasaki.jp"}, pattern: "*.city.kawasaki.jp", answer: "www.city.kawasaki.jp",
 			asked: []string{"www.city.kawasaki.jp", "*.city.kawasaki.jp"}},
@@ -232,6 +235,75 @@ func TestAPatternIsServedAsStale(t *testing.T) {
 	}
 }
 
+// An answer that cannot be had is no denial, and an old answer in memory makes no request of another one wait again and again.
+func TestAnOldPatternDelaysNobody(t *testing.T) {
+	t.Parallel()
+	for _, stored := range [][]string{{"www.acme.example", "*.acme.example"}, {"*.acme.example", "*.b.acme.example"}} {
+		for _, hangs := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				r, s := newPatterns(t, stored[1])
+				defer s.Close()
+				domain := "www.acme.example"
+				if stored[1] != "*.acme.example" {
+					domain = "x.b.acme.example"
+				}
+				s.Find(t.Context(), domain)
+				time.Sleep(11 * time.Minute) // past MaxStale
+				r.fail(errors.New("down"), 0)
+				if a := s.Find(t.Context(), domain); a.Publisher != "" || a.Err == nil {
+					t.Errorf("%q: a lookup that fails is a denial: %+v", stored, a)
+				}
+				time.Sleep(2 * time.Second)
+				r.fail(nil, 0)
+				r.set(stored[0])
+				if a := s.Find(t.Context(), domain); a.Publisher != domain {
+					t.Fatalf("%q: %+v", stored, a)
+				}
+				r.changed()
+				if hangs {
+					r.fail(nil, time.Hour)
+				} else {
+					r.fail(errors.New("down"), 200*time.Millisecond)
+				}
+				waits := 0
+				for range 300 {
+					begun := time.Now()
+					if a := s.Find(t.Context(), domain); a.Publisher != domain || !a.Stale {
+						t.Fatalf("%q: %+v", stored, a)
+					}
+					if time.Since(begun) > 0 {
+						waits++
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if waits > 1 {
+					t.Errorf("%q, hangs %t: %d requests waited", stored, hangs, waits)
+				}
+			})
+		}
+	}
+}
+
+func TestOnlyNamesAreMatched(t *testing.T) {
+	t.Parallel()
+	_, s := newPatterns(t, "*.acme.example")
+	defer s.Close()
+	for range 2 {
+		for _, name := range []string{"WWW.acme.example", "-x.acme.example", "a b.acme.example", "x..acme.example", "evil.test/.acme.example", "\x00.acme.example",
+			strings.Repeat("a.", 200) + "acme.example"} {
+			if a := s.Find(t.Context(), name); a != (Answer{}) {
+				t.Errorf("%.40q: %+v", name, a)
+			}
+		}
+		s.Find(t.Context(), "www.acme.example")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s.Find(ctx, "a.b.c.invented.example"); s.Stats().Lookups > 3 {
+		t.Errorf("%d lookups of a request that was canceled", s.Stats().Lookups)
+	}
+}
+
 // A pattern in use is refreshed before it expires.
 func TestAPatternIsRefreshed(t *testing.T) {
 	t.Parallel()
@@ -274,7 +346,7 @@ func TestAPatternThatIsStoredWronglyMatchesNothing(t *testing.T) {
 
 // A pattern that is asked for is one that Config.Publishers would take, and matches the name.
 func FuzzPatternsOf(f *testing.F) {
-	for _, domain := range []string{"a.b.c.d.e.f.example.com", "www.city.kawasaki.jp", "a.b.kawasaki.jp", "x.compute.amazonaws.com", "com", "a.co.uk", "xn--bcher-kva.example"} {
+	for _, domain := range []string{"a.b.c.d.e.f.example.com", "www.city.kawasaki.jp", "a.b.kawasaki.jp", "x.prod.fastly.net", "x.compute.amazonaws.com", "com", "a.co.uk", "xn--bcher-kva.example"} {
 		f.Add(domain)
 	}
 	f.Fuzz(func(t *testing.T, domain string) {

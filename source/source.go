@@ -408,7 +408,7 @@ type Stats struct {
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the lookup failed or found no slot
 
-	Waits    uint64        `json:"waits"`    // decisions that waited for a lookup, their own or another's
+	Waits    uint64        `json:"waits"`    // waits of a decision for a lookup, its own or another's; with Config.Patterns, a decision can wait for several
 	WaitTime time.Duration `json:"waitTime"` // of all Waits together; nanoseconds in JSON
 	// WaitsWithin has, for each of WaitBounds, how many of Waits took that long at most.
 	WaitsWithin [len(waitBounds)]uint64 `json:"waitsWithin"`

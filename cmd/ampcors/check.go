@@ -154,6 +154,9 @@ func summary(cfg ampcors.Config, cachesFile string) string {
 		}
 		fmt.Fprintf(&b, " (%s)", from)
 	}
+	if mw, err := ampcors.New(cfg); err == nil && len(cfg.Publishers) > 0 {
+		fmt.Fprintf(&b, "\nfingerprint of the list: %d", mw.Stats().Fingerprint)
+	}
 	line("origins", cfg.Origins)
 	if line("email senders", cfg.Email.Senders); len(cfg.Email.Senders) > 0 {
 		clients := clientsOf(cfg)

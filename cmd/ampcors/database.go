@@ -231,8 +231,8 @@ func (d *database) hinted(err error) error {
 		isNamed := func(column string) bool { return strings.Contains(message, strings.ToLower(driver.Folded(column))) }
 		switch {
 		case isNamed(t.PrefixColumn):
-			return fmt.Errorf("%w; it is the column of --prefix-column, here %s%s, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s",
-				err, t.PrefixColumn, d.withQuotes(t.PrefixColumn), t.DomainColumn)
+			return fmt.Errorf("%w; it is the column of --prefix-column, here %s, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s%s",
+				err, t.PrefixColumn, inShell(t.DomainColumn), d.withQuotes(t.PrefixColumn))
 		case isNamed(t.DomainColumn), t.Condition == "":
 			return fmt.Errorf("%w; --domain-column names the column of domains, here %s%s", err, t.DomainColumn, d.withQuotes(t.DomainColumn))
 		}
@@ -240,7 +240,7 @@ func (d *database) hinted(err error) error {
 	case "42883": // no such operator
 		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column, write \"active\" in place of \"active = 1\"", err)
 	case "42501", "1142", "1143": // no permission
-		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s TO that user", err, t.Table)
+		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s TO that user, and USAGE of its schema", err, t.Table)
 	}
 	return err
 }
@@ -250,8 +250,16 @@ func (d *database) withQuotes(name string) string {
 	if d.isMySQL() || strings.ToLower(name) == name || strings.Contains(name, `"`) {
 		return ""
 	}
-	return fmt.Sprintf(`; PostgreSQL reads it as %s: if it has upper-case letters there, write it in quotes, '"%s"'`,
-		strings.ToLower(name), strings.ReplaceAll(name, ".", `"."`))
+	return fmt.Sprintf(`. PostgreSQL reads %s as %s: if it has upper-case letters there, write it in quotes, %s`,
+		name, strings.ToLower(name), inShell(`"`+strings.ReplaceAll(name, ".", `"."`)+`"`))
+}
+
+// inShell returns a name as it is written on a command line, which takes double quotes and backquotes away.
+func inShell(name string) string {
+	if strings.ContainsAny(name, "\"`") {
+		return "'" + name + "'"
+	}
+	return name
 }
 
 func (d *database) postgres(log *slog.Logger) (*pgsource.Table, error) {

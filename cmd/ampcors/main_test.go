@@ -498,7 +498,7 @@ func TestCheck(t *testing.T) {
 	t.Run("valid", func(t *testing.T) {
 		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "methods": ["GET", "PUT"], "requestHeaders": ["content-type", "X-Any"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
 		code, stdout, stderr := run(t, "", "check", file)
-		want := "publishers: 1, and 1 pattern\ncaches: google (as the file says)\nmethods: GET, HEAD, POST, PUT\nrequest headers: Content-Type, X-Any\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
+		want := "publishers: 1, and 1 pattern\ncaches: google (as the file says)\nfingerprint of the list: 25849672724343\nmethods: GET, HEAD, POST, PUT\nrequest headers: Content-Type, X-Any\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
 		if code != exitClean || stdout != want || stderr != "" {
 			t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, stdout, want, stderr)
 		}

@@ -83,6 +83,7 @@ func newSourceFill() *cobra.Command {
 		Args:    noArgs,
 	}
 	d.addFlags(cmd)
+	d.addNoTriggers(cmd) // so that the flags of check can be used
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and count the rows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return d.prepare(cmd, *dryRun, preparation.fill)
@@ -172,7 +173,11 @@ func (p preparation) install(create, replace bool) error {
 	var made []string
 	for _, s := range statements {
 		if p.dryRun {
-			fmt.Fprintf(p.out, "%s;\n", strings.TrimSuffix(strings.TrimSpace(s.sql), ";"))
+			text := strings.TrimSuffix(strings.TrimSpace(s.sql), ";")
+			if s.inTransaction {
+				text = "BEGIN;\n" + text + ";\nCOMMIT"
+			}
+			fmt.Fprintf(p.out, "%s;\n", text)
 		} else if s.sql == fillPrefixes {
 			if findings = p.fill(); findings != nil && !errors.As(findings, new(exitError)) {
 				return findings
@@ -183,7 +188,7 @@ func (p preparation) install(create, replace bool) error {
 			made = append(made, s.makes)
 		}
 	}
-	if p.dryRun || !p.hasPrefixes() { // otherwise fill has looked at the rows
+	if p.dryRun || !slices.ContainsFunc(statements, func(s statement) bool { return s.sql == fillPrefixes }) { // otherwise fill has looked at the rows
 		if columns, err := p.columns(); err == nil { // there is a table
 			prefix := "NULL"
 			if p.hasPrefixes() && slices.ContainsFunc(columns, func(c string) bool { return p.isColumn(p.table.PrefixColumn, c) }) {
@@ -219,12 +224,15 @@ func (p preparation) install(create, replace bool) error {
 const fillPrefixes = "-- the hash prefixes are filled"
 
 // A statement of install, and what it makes, in words.
-type statement struct{ sql, makes string }
+type statement struct {
+	sql, makes    string
+	inTransaction bool // it is several statements for one transaction
+}
 
 // missing returns the statements that the table needs.
 func (p preparation) missing(create, replace bool) (statements []statement, err error) {
 	add := func(makes, format string, args ...any) {
-		statements = append(statements, statement{fmt.Sprintf(format, args...), makes})
+		statements = append(statements, statement{sql: fmt.Sprintf(format, args...), makes: makes})
 	}
 	table, domain, prefix := p.table.Table, p.table.DomainColumn, p.table.PrefixColumn
 	columns, err := p.columns()
@@ -253,6 +261,15 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		}
 		if p.createIndex, err = p.howToIndex(); err != nil {
 			return nil, err
+		}
+		if i := slices.IndexFunc(columns, func(c string) bool { return strings.EqualFold(c, driver.Folded(prefix)) }); i >= 0 && !has(prefix) {
+			return nil, fmt.Errorf("the table %s has no column %s, and has %s; want --prefix-column %s", table, prefix, p.quoted(columns[i]), inShell(p.quoted(columns[i])))
+		}
+		if p.createIndex == "" { // a view, of which only the rows are looked at
+			if !has(prefix) {
+				return nil, fmt.Errorf("%s has no column %s, and it is not a table, so that none can be added", table, prefix)
+			}
+			return nil, nil
 		}
 		if !has(prefix) {
 			add("the column "+prefix, "ALTER TABLE %s ADD COLUMN %s %s", table, prefix, p.hash)
@@ -289,8 +306,8 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		}
 	case !isNoTable(err):
 		return nil, p.hinted(err)
-	case p.near() != "":
-		return nil, fmt.Errorf("there is no table %s, and the database has %s; want --table '%[2]s'", table, p.near())
+	case p.near(create) != "":
+		return nil, fmt.Errorf("there is no table %s, and the database has %s; want --table %s", table, p.near(create), inShell(p.near(create)))
 	case create && !p.hasPrefixes():
 		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY)", table, domain, p.text)
 	case create:
@@ -319,21 +336,25 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	}
 	what := "the triggers that report changes"
 	var channel sql.NullString // of earlier triggers
-	switch err := p.db.QueryRowContext(p.ctx, `SELECT substring(p.prosrc FROM 'pg_notify\(''ampcors_([^'']+)''')
+	var name string            // of the table, as they have it
+	switch err := p.db.QueryRowContext(p.ctx, `SELECT substring(p.prosrc FROM 'pg_notify\(''ampcors_([^'']+)'''),
+		COALESCE(substring(p.prosrc FROM 'the triggers of (.*) fail, so that'), '')
 		FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors%' LIMIT 1`,
-		table).Scan(&channel); {
+		table).Scan(&channel, &name); {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
 		return nil, err
 	case channel.Valid && !strings.Contains(install, "'ampcors_"+channel.String+"'") && !replace:
+		theirs := "--table (" + channel.String + ", perhaps with a dot for a _)"
+		if name != "" {
+			theirs = "--table " + inShell(name)
+		}
 		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for servers that write its name in another way, and these would not hear of changes any more: "+
-			"use their --table (%s, perhaps with a dot for a _), or --replace",
-			table, channel.String)}
+			"use their %s, or --replace", table, theirs)}
 	default:
 		what += ", which replace earlier ones (all servers must be started with exactly this --table, these columns and this --condition)"
 	}
-	add(what, "%s", install)
-	return statements, nil
+	return append(statements, statement{install, what, true}), nil
 }
 
 // quoted returns a name in the quotes of the database.
@@ -350,16 +371,20 @@ func isNoTable(err error) bool {
 	return errors.As(err, &postgres) && postgres.Code == "42P01" || errors.As(err, &other) && other.Number == 1146
 }
 
-// near returns a table of PostgreSQL that has the name without regard to case, in any schema, or "". The name of a schema says that
-// the caller knows where the table is.
-func (p preparation) near() (name string) {
+// near returns a table of PostgreSQL that has the name without regard to case, or "". Unless the table is to be created, it may be
+// in any schema. The name of a schema says that the caller knows where the table is.
+func (p preparation) near(create bool) (name string) {
 	if p.isMySQL() || strings.Contains(p.table.Table, ".") {
 		return ""
 	}
 	_ = p.db.QueryRowContext(p.ctx, `SELECT CASE WHEN pg_table_is_visible(c.oid) THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE lower(c.relname) = lower($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-		ORDER BY pg_table_is_visible(c.oid) DESC, n.nspname LIMIT 1`, driver.Folded(p.table.Table)).Scan(&name) // a hint, if it can be had
+		WHERE lower(c.relname) = lower($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
+		AND (pg_table_is_visible(c.oid) OR NOT $2::boolean)
+		ORDER BY pg_table_is_visible(c.oid) DESC, n.nspname LIMIT 1`, driver.Folded(p.table.Table), create).Scan(&name) // a hint, if it can be had
+	if _, err := (sqlsource.Config{Table: name}).Complete(); err != nil {
+		return ""
+	}
 	return name
 }
 
@@ -386,7 +411,7 @@ func (p preparation) padded() (kind string, err error) {
 	return kind, err
 }
 
-// howToIndex returns how an index is created on the table, which may be partitioned. A view has none.
+// howToIndex returns how an index is created on the table, which may be partitioned, or "" for a view if its rows are all that is looked at.
 func (p preparation) howToIndex() (string, error) {
 	if p.isMySQL() {
 		return p.createIndex, nil
@@ -402,8 +427,11 @@ func (p preparation) howToIndex() (string, error) {
 	case "p":
 		return "CREATE INDEX", nil // PostgreSQL cannot do it concurrently; writers wait
 	}
-	return "", fmt.Errorf("%s is not a table: it can have no index, and no trigger that sees what changes in it. "+
-		"Want the table that its rows come from, with --condition; or let a program look up in it with sqlsource", p.table.Table)
+	if p.noTriggers {
+		return "", nil
+	}
+	return "", fmt.Errorf("%s is not a table, and no trigger sees what changes in it. "+
+		"Want the table that its rows come from, with --condition; or let a program look up in it with sqlsource, and add --no-triggers", p.table.Table)
 }
 
 // hasRow reports whether a query has a row.

@@ -82,6 +82,12 @@ func TestNamesInQuotes(t *testing.T) {
 			do(exitClean, "made: ", "source", "install", "--table", `"Cms".sites`)
 			do(exitClean, "it reports changes at once", "check", config, "--table", `"Cms".sites`)
 			do(exitUntested, "live is not a table", "source", "install", "--table", "live")
+			do(exitClean, "live has what lookups need", "source", "install", "--table", "live", "--prefix-column", "domain", "--no-triggers")
+			exec("CREATE TABLE other (domain text, 'hashPrefix' text)")
+			do(exitUntested, `want --prefix-column '"hashPrefix"'`, "source", "install", "--table", "other", "--prefix-column", "hashPrefix")
+			do(exitUsage, `use their --table '"Tenant"', or --replace`, "source", "install", "--table", `public."Tenant"`, "--domain-column", `"customDomain"`, "--condition", "active = 1")
+			do(exitClean, "made: the table", "source", "install", "--table", "sites", "--create") // beside that of another schema
+			exec("DROP TABLE sites")
 			do(exitUntested, "ampcors source install", "check", config, "--table", "live", "--prefix-column", "domain")
 			do(exitClean, "it does not report changes", "check", config, "--table", "live", "--prefix-column", "domain", "--no-triggers")
 			exec("CREATE ROLE server LOGIN; GRANT USAGE ON SCHEMA 'Cms' TO server; GRANT SELECT ON 'Cms'.sites TO server; ALTER TABLE 'Cms'.sites ENABLE ROW LEVEL SECURITY")

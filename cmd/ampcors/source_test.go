@@ -163,7 +163,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 					t.Error(out)
 				}
 				elsewhere := append([]string{"install", "--table", "public.sites"}, sites[2:]...)
-				if _, stderr := source(exitUsage, elsewhere...); !strings.Contains(stderr, "use their --table (sites, perhaps with a dot for a _), or --replace") {
+				if _, stderr := source(exitUsage, elsewhere...); !strings.Contains(stderr, "use their --table sites, or --replace") {
 					t.Error(stderr)
 				}
 			}

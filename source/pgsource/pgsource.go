@@ -54,7 +54,7 @@
 // a notification one after another, and never two at a time. A transaction that changes publishers
 // cannot use PREPARE TRANSACTION. source/README.md has the measured cost.
 //
-// The triggers run with the rights of the writer, and with the search_path of whoever installed them. If they fail, as
+// The triggers run with the rights of the writer, and with the schemas that whoever installed them had in view, but temporary tables last. If they fail, as
 // when Condition uses another table that the writer may not read, the write succeeds with a warning, and a notification says
 // that anything may have changed.
 //
@@ -80,6 +80,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -281,6 +282,16 @@ func (s *Table) Database() source.Database {
 			return "", err
 		}
 		return s.ask(func(table *sqlsource.Table) (string, error) { return table.Database().PublisherByHash(ctx, prefix) })
+	}
+	publishers := src.Publishers
+	src.Publishers = func(ctx context.Context) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) {
+			for publisher, err := range publishers(ctx) {
+				if !yield(said(publisher, err)) {
+					return
+				}
+			}
+		}
 	}
 	src.Notify, src.IsListening = s.listeners.Notify, s.isListening.Load
 	return src

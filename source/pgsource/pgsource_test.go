@@ -799,6 +799,39 @@ func TestTheTriggersSeeEachChange(t *testing.T) {
 	}
 }
 
+// Run one by one, the statements cannot keep what a writer has in view from the triggers: they count as not installed. In one transaction, they
+// leave its search_path as it was.
+func TestInstallIsOneTransaction(t *testing.T) {
+	t.Parallel()
+	db := servertest.Postgres(t)
+	conn := connect(t, db.Addr)
+	exec(t, conn, createTable)
+	s := newTestTable(t, sqlsource.Config{}, db.Addr)
+	statements, err := InstallSQL(sqlsource.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(statements, "CREATE OR REPLACE")
+	function, rest, _ := strings.Cut(rest, tag+";\n")
+	for _, statement := range slices.Concat(strings.SplitAfter(head, ";\n"), []string{"CREATE OR REPLACE" + function + tag}, strings.SplitAfter(rest, ";\n")) {
+		if strings.TrimSpace(statement) != "" {
+			exec(t, conn, statement)
+		}
+	}
+	if installed, err := s.IsInstalled(t.Context()); installed || err != nil {
+		t.Errorf("one by one: %t, %v", installed, err)
+	}
+	exec(t, conn, `CREATE SCHEMA own; SET search_path = "$user", missing, public`)
+	exec(t, conn, "BEGIN; "+statements+"CREATE TABLE later (); COMMIT")
+	if installed, err := s.IsInstalled(t.Context()); !installed || err != nil {
+		t.Errorf("in a transaction: %t, %v", installed, err)
+	}
+	var path, kept string
+	if err := conn.QueryRow(t.Context(), "SELECT current_setting('search_path'), to_regclass('public.later')::text").Scan(&path, &kept); err != nil || path != `"$user", missing, public` {
+		t.Errorf("%s, %s, %v", path, kept, err)
+	}
+}
+
 // A row that a policy hides looks like one that is missing. So lookups fail, and nothing is forgotten for good.
 func TestRowSecurityIsNoAnswer(t *testing.T) {
 	t.Parallel()

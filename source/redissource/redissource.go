@@ -452,6 +452,17 @@ const batch = 1000
 // disk is Redis's setting (appendfsync). If some are not publisher domains, the error lists them and
 // none is written. After an error from Redis, some may be written, on some servers; call it again.
 func (s *Store) Add(ctx context.Context, publishers ...string) error {
+	for _, publisher := range publishers {
+		if base, isPattern := strings.CutPrefix(publisher, "*."); isPattern {
+			canonical, err := cacheurl.CanonicalDomain(base)
+			if err == nil {
+				err = source.CheckPattern("*." + canonical)
+			}
+			if err != nil {
+				return fmt.Errorf("redissource: the pattern %.80q: %w", publisher, err)
+			}
+		}
+	}
 	return s.write(ctx, publishers, func(domain, prefix string) (first, second change) {
 		// The hash prefix first: alone it has no effect, and servers are told only of the
 		// second write.
@@ -525,6 +536,8 @@ func (s *Store) write(ctx context.Context, publishers []string, changes func(dom
 // make makes changes. It waits for replicas if that is configured.
 func (s *Store) make(ctx context.Context, client rueidis.Client, changes []change) error {
 	switch {
+	case len(changes) == 0: // of patterns, which have no hash prefix
+		return nil
 	case s.replicas == 0:
 		cmds := make([]rueidis.Completed, len(changes))
 		for i, c := range changes {

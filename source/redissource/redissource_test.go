@@ -215,8 +215,16 @@ func TestAPatternIsAKey(t *testing.T) {
 			if slices.Sort(all); !slices.Equal(all, []string{"*.acme.example", "www.example.com"}) {
 				t.Errorf("%q", all)
 			}
-			if err := s.Add(t.Context(), "*.*.example"); err == nil {
-				t.Error("no error for what is no pattern")
+			for _, wrong := range []string{"*.*.example", "*.co.uk"} {
+				if err := s.Add(t.Context(), wrong); err == nil {
+					t.Errorf("no error for %s", wrong)
+				}
+			}
+			s.replicas, s.timeout = 1, 100*time.Millisecond // only the Cluster has replicas
+			for _, change := range []func(context.Context, ...string) error{s.Add, s.Remove} {
+				if err := change(t.Context(), "*.acme.example"); topology != Cluster && (err == nil || !strings.Contains(err.Error(), "0 of 1 replicas")) {
+					t.Error(err)
+				}
 			}
 		})
 	}

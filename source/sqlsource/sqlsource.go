@@ -140,7 +140,7 @@ func (c Config) Complete() (Config, error) {
 			return strings.Contains(part, "'") || !name.MatchString(strings.ReplaceAll(part, quotes, "'"))
 		}) {
 			errs = append(errs, &badvalue.Error{Code: badvalue.Malformed, Path: f.field, Value: *f.value, Reason: "is not a name",
-				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %s; or a name in quotes, such as %s",
+				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %s; or a name in quotes, such as %s, which may also have hyphens and spaces",
 					f.defaultValue, quotes+"customDomain"+quotes)})
 		}
 	}
@@ -243,7 +243,8 @@ func isCanonical(domain string) bool {
 
 // Ping makes both lookups once, for names that no publisher can have. A server can call it
 // at its start to check that the database answers and that the table has its columns. With the usual drivers of MySQL and
-// PostgreSQL, it also checks for what keeps lookups from seeing all rows, or changes of them: autocommit=0, and row-level security.
+// PostgreSQL, it also checks for what keeps lookups from seeing all rows, or changes of them: autocommit=0, and row-level security of the
+// table itself, though not of tables below a view.
 func (s *Table) Ping(ctx context.Context) error {
 	_, err := s.publisherByDomain(ctx, "")
 	_, err2 := s.publisherByHash(ctx, "")

@@ -60,7 +60,7 @@ func (s *service) addFlags(cmd *cobra.Command, listen string) {
 	flags.StringVar(&s.config, "config", "", "JSON file with the configuration")
 	flags.StringVar(&s.listen, "listen", "127.0.0.1:9000", listen)
 	flags.StringVar(&s.metricsAt, "metrics", "", "address of a second server, such as 127.0.0.1:9001, with /metrics for "+
-		"Prometheus, /healthz, /readyz and, if there is a database, /forget; if empty, there is none")
+		"Prometheus, /healthz, /readyz and, if there is a database, /forget; if empty, there is none. At a loopback address, it answers only under an IP address or localhost")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json: one object on each line")
 	flags.BoolVar(&s.logDenied, "log-denied", false, fmt.Sprintf(
 		"log denied requests, with origin, reason, method, host and path: at most %d in a second", deniedPerSecond))
@@ -220,7 +220,24 @@ func monitoring(mw *ampcors.Middleware, publishers *source.Source, watcher *conf
 	if publishers != nil {
 		mux.HandleFunc("POST /forget", func(w http.ResponseWriter, r *http.Request) { forget(w, r, publishers) })
 	}
-	return mux
+	return notForPages(http.NewCrossOriginProtection().Handler(mux))
+}
+
+// notForPages denies requests to this machine's own address under a name. A page whose name was made to lead there (DNS rebinding) could otherwise
+// read the answers: to the browser, it is a page of this server.
+func notForPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, isTCP := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = strings.Trim(r.Host, "[]")
+		}
+		if isTCP && local.IP.IsLoopback() && net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost") {
+			http.Error(w, "want the Host to be an IP address or localhost: under a name, any website could read this", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // A readiness answers /readyz: 200 once the server can decide, and from then on. A configuration is always in force.

@@ -266,3 +266,53 @@ func TestServeAuthzClosesDeadConnections(t *testing.T) { // not parallel: it cha
 		}
 	}
 }
+
+// A page of another site neither changes anything at the address of --metrics nor, under a name that leads there, reads it.
+func TestMonitoringIsNotForPages(t *testing.T) {
+	t.Parallel()
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publishers, err := source.New(source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return "", nil }}, source.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer publishers.Close()
+	server := httptest.NewServer(monitoring(mw, publishers, nil))
+	defer server.Close()
+	port := server.URL[strings.LastIndex(server.URL, ":"):]
+	for _, test := range []struct {
+		method, path, host string
+		header             map[string]string
+		want               int
+	}{
+		{method: "GET", path: "/metrics", host: "127.0.0.1" + port, want: http.StatusOK},
+		{method: "GET", path: "/metrics", host: "localhost" + port, want: http.StatusOK},
+		{method: "GET", path: "/metrics", host: "[::1]", want: http.StatusOK},
+		{method: "GET", path: "/metrics", host: "evil.example" + port, want: http.StatusForbidden},
+		{method: "GET", path: "/readyz", host: "localhost.evil.example", want: http.StatusForbidden},
+		{method: "POST", path: "/forget", host: "127.0.0.1" + port, want: http.StatusOK},
+		{method: "POST", path: "/forget", host: "evil.example" + port, want: http.StatusForbidden},
+		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Origin": "https://evil.example"}, want: http.StatusForbidden},
+		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Origin": "null"}, want: http.StatusForbidden},
+		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Sec-Fetch-Site": "cross-site"}, want: http.StatusForbidden},
+	} {
+		r, err := http.NewRequest(test.method, server.URL+test.path, strings.NewReader("www.example.com"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = test.host
+		for name, value := range test.header {
+			r.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != test.want {
+			t.Errorf("%+v: %d", test, resp.StatusCode)
+		}
+	}
+}

@@ -59,31 +59,26 @@ func (s *Source) findWithPatterns(ctx context.Context, domain string) Answer {
 		return Answer{Publisher: domain, Pattern: pattern}
 	}
 	type candidate struct {
-		text     string
-		at       time.Duration // of the answer in memory; negative if there is none
-		isLikely bool
+		text string
+		at   time.Duration // of the answer in memory; negative if there is none
+		rank int           // 0 if a filter finds it likely, otherwise 1
 	}
 	var candidates []candidate
 	patterns := patternsOf(domain)
 	for _, text := range append([]string{domain}, patterns[:]...) {
-		at := time.Duration(-1)
+		if text == "" {
+			break
+		}
+		c := candidate{text: text, at: -1, rank: 1}
 		if e, ok := s.memory.publishers.Peek(text); ok {
-			at = e.at
+			c.at = e.at
 		}
-		if text != "" {
-			isLikely := s.asked.IsLikely != nil && s.asked.IsLikely(key{text: text}.name())
-			candidates = append(candidates, candidate{text, at, isLikely})
+		if s.asked.IsLikely != nil && s.asked.IsLikely(key{text: text}.name()) {
+			c.rank = 0
 		}
+		candidates = append(candidates, c)
 	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		if a.at == b.at && a.isLikely != b.isLikely {
-			if a.isLikely {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.at, a.at)
-	})
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.rank, b.rank)) })
 	for _, c := range candidates {
 		a := s.find(ctx, key{text: c.text})
 		if strings.HasPrefix(a.Publisher, "*") {

@@ -15,3 +15,6 @@ func (s *Server) Freeze() { s.t.Skip("programs cannot be suspended on this syste
 
 // Thaw ends what Freeze began.
 func (s *Server) Thaw() {}
+
+// MoveTo does nothing: PgBouncer is not started on this system.
+func (s *Server) MoveTo(*Server) { s.t.Skip("there are no signals on this system") }

@@ -292,13 +292,6 @@ func PgBouncer(t testing.TB, db *Server, mode string) *Server {
 	return s.begin(t)
 }
 
-// MoveTo makes PgBouncer connect to another database. Sessions that are open stay where they are.
-func (s *Server) MoveTo(db *Server) {
-	s.behind.Store(db)
-	s.configure()
-	_ = s.cmd.Process.Signal(syscall.SIGHUP) // it reads the file again
-}
-
 // MariaDB starts MariaDB with an empty database "test". Its user root needs no password.
 func MariaDB(t testing.TB) *Server {
 	t.Helper()

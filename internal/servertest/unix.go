@@ -36,6 +36,13 @@ func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 // Thaw ends what Freeze began.
 func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
 
+// MoveTo makes PgBouncer connect to another database. Sessions that are open stay where they are.
+func (s *Server) MoveTo(db *Server) {
+	s.behind.Store(db)
+	s.configure()
+	s.signal(syscall.SIGHUP) // it reads the file again
+}
+
 func (s *Server) signal(signal syscall.Signal) {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(signal); err != nil {

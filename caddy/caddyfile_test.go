@@ -82,6 +82,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			timeout 500ms
 			max_concurrent 7
 			max_entries 9
+			patterns
 		}
 		dangerously_allow_ambiguous_prefixes
 		dangerously_allow_http_own_origins
@@ -127,7 +128,7 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	}
 	lookup := source.Config{
 		TTL: 24 * time.Hour, NegativeTTL: 5 * time.Second, MaxStale: 48 * time.Hour, Timeout: 500 * time.Millisecond,
-		MaxConcurrent: 7, MaxEntries: 9,
+		MaxConcurrent: 7, MaxEntries: 9, Patterns: true,
 	}
 	if got, err := h.inline().SourceConfig(); got != lookup || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, lookup)

@@ -110,6 +110,7 @@ func openSource(module Source, options source.Config) (*pooledSource, error) {
 		if err != nil {
 			return nil, err
 		}
+		options.Logger = log
 		asked, err := source.New(opened, options)
 		if err != nil {
 			end()

@@ -115,7 +115,7 @@ func (d *database) source(config string, log *slog.Logger) (*source.Source, look
 			return nil, lookups{}, err
 		}
 	}
-	d.noPatterns = !cfg.Patterns
+	d.noPatterns, cfg.Logger = !cfg.Patterns, log
 	opened, err := d.open(log)
 	if err != nil {
 		return nil, lookups{}, err
@@ -181,7 +181,31 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 	if opened.Notify != nil { // otherwise ping had failed
 		changes = "it reports changes at once"
 	}
-	return fmt.Sprintf("publishers are looked up in the table %s; %s; %s", d.table.Table, found, changes), nil
+	return fmt.Sprintf("publishers are looked up in the table %s%s; %s; %s", d.table.Table, d.where(ctx), found, changes), nil
+}
+
+// where says which schema the table is in, and which other tables have its name, or is "". A search_path may find another one than people think.
+func (d *database) where(ctx context.Context) string {
+	if d.isMySQL() || strings.Contains(d.table.Table, ".") {
+		return ""
+	}
+	db, err := d.opened()
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	var own string
+	var others sql.NullString
+	err = db.QueryRowContext(ctx, `SELECT own.nspname, (SELECT string_agg(n.nspname, ', ' ORDER BY n.nspname) FROM pg_class AS o JOIN pg_namespace AS n ON n.oid = o.relnamespace
+		WHERE o.relname = c.relname AND o.oid <> c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT LIKE 'pg\_%')
+		FROM pg_class AS c JOIN pg_namespace AS own ON own.oid = c.relnamespace WHERE c.oid = to_regclass($1)`, d.table.Table).Scan(&own, &others)
+	switch {
+	case err != nil: // it is more than was asked for
+		return ""
+	case others.Valid:
+		return fmt.Sprintf(" (of the schema %s; there is one in %s too)", own, others.String)
+	}
+	return fmt.Sprintf(" (of the schema %s)", own)
 }
 
 // open does not wait for a connection.

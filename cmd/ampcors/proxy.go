@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -409,6 +410,10 @@ func (e clientErrors) Write(line []byte) (int, error) {
 type unsolicited struct{ *proxy }
 
 func (u unsolicited) Write(line []byte) (int, error) {
+	if !bytes.HasPrefix(line, []byte("Unsolicited response")) { // what else net/http has to say
+		u.log.Warn("ampcors: " + strings.TrimSpace(string(line)))
+		return len(line), nil
+	}
 	u.failures.note("the backend sent more than its response; the connection was closed", "bytes on an idle connection")
 	return len(line), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,8 @@ func TestNamesInQuotes(t *testing.T) {
 				do(exitClean, "it has publishers", append([]string{"check", config}, flags...)...)
 				do(exitClean, "it does not report changes", append([]string{"check", config, "--no-triggers"}, flags...)...)
 				do(exitClean, "allow", append([]string{"explain", "https://www.example.com"}, flags...)...)
+				do(exitClean, "allow", append([]string{"explain", "https://www.example.com", "--no-triggers"}, flags...)...)
+				do(exitClean, "no hash prefix was missing", append([]string{"source", "fill", "--no-triggers"}, flags...)...)
 				if test.quote == `"` {
 					do(exitClean, "it reports changes at once", append([]string{"check", config}, flags...)...)
 					do(exitClean, "nothing to do", append([]string{"source", "install", "--no-triggers"}, flags...)...)
@@ -87,6 +90,7 @@ func TestNamesInQuotes(t *testing.T) {
 			do(exitUntested, `want --prefix-column '"hashPrefix"'`, "source", "install", "--table", "other", "--prefix-column", "hashPrefix")
 			do(exitUsage, `use their --table '"Tenant"', or --replace`, "source", "install", "--table", `public."Tenant"`, "--domain-column", `"customDomain"`, "--condition", "active = 1")
 			do(exitClean, "made: the table", "source", "install", "--table", "sites", "--create") // beside that of another schema
+			do(exitClean, "in the table sites (of the schema public; there is one in Cms too)", "check", config, "--table", "sites")
 			exec("DROP TABLE sites")
 			do(exitUntested, "ampcors source install", "check", config, "--table", "live", "--prefix-column", "domain")
 			do(exitClean, "it does not report changes", "check", config, "--table", "live", "--prefix-column", "domain", "--no-triggers")
@@ -153,5 +157,51 @@ func TestARowIsNamedOnce(t *testing.T) {
 	code, stdout, stderr := run(t, "", "source", "install", "--database", dsn)
 	if code != exitFindings || strings.Count(stderr, `"a.example"`) != 1 {
 		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+}
+
+// While the table is locked, each lookup fails. The server's log says so once, and when it is over.
+func TestAnOutageIsInTheServersLog(t *testing.T) {
+	t.Parallel()
+	dsn := servertest.DSN(servertest.Postgres(t).Addr)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if code, _, stderr := run(t, "", "source", "install", "--create", "--database", dsn); code != exitClean {
+		t.Fatal(stderr)
+	}
+	server := serveWith(t, "serve-proxy", "--to", okBackend(t), "--config", emptyConfig(t), "--database", dsn, "--log-format", "json")
+	server.within(t, "it looks up", func() bool { return strings.Contains(server.log.String(), "publishers are looked up") })
+	lock, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec("LOCK TABLE publishers IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	says := func(message string) func() bool {
+		return func() bool {
+			i++
+			req, err := http.NewRequest(http.MethodGet, server.url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Origin", fmt.Sprintf("https://n%d.example", i))
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				resp.Body.Close()
+			}
+			return strings.Contains(server.log.String(), message)
+		}
+	}
+	server.within(t, "it says that lookups fail", says(`"level":"ERROR","msg":"ampcors: lookups of publishers fail`))
+	if err := lock.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	server.within(t, "it says that they work again", says(`"level":"INFO","msg":"ampcors: lookups of publishers work again"`))
+	if log := server.log.String(); strings.Count(log, "lookups of publishers fail") != 1 || strings.Contains(log, "the backend sent more") {
+		t.Error(log)
 	}
 }

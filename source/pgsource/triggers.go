@@ -203,7 +203,8 @@ type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
 	return fmt.Sprintf("pgsource: %s does not have the triggers for these columns and this condition, or not enabled, "+
-		"so revocations are seen late; run ampcors source install with the same flags", e.table)
+		"so revocations are seen late; run ampcors source install with the same flags; if it is not the table that you mean, "+
+		"another schema of the search_path has one of that name (ampcors check names it): write the schema in the table's name", e.table)
 }
 
 // triggers are those of a table.

@@ -141,7 +141,7 @@ func (c Config) Complete() (Config, error) {
 		}) {
 			errs = append(errs, &badvalue.Error{Code: badvalue.Malformed, Path: f.field, Value: *f.value, Reason: "is not a name",
 				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %s; or a name in quotes, such as %s, which may also have hyphens and spaces",
-					f.defaultValue, quotes+"customDomain"+quotes)})
+					f.defaultValue, quotes+"Sites"+quotes)})
 		}
 	}
 	switch c.Placeholder {

@@ -263,9 +263,9 @@ func TestThePlaceholderIsTheDrivers(t *testing.T) {
 func TestNewChecksTheTable(t *testing.T) {
 	_, err := New(nil, Config{Table: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
 	const want = `ampcors: db "" is nil; want a database
-ampcors: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as publishers; or a name in quotes, such as "customDomain", which may also have hyphens and spaces
-ampcors: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as domain; or a name in quotes, such as "customDomain", which may also have hyphens and spaces
-ampcors: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as hash_prefix; or a name in quotes, such as "customDomain", which may also have hyphens and spaces
+ampcors: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as publishers; or a name in quotes, such as "Sites", which may also have hyphens and spaces
+ampcors: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as domain; or a name in quotes, such as "Sites", which may also have hyphens and spaces
+ampcors: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as hash_prefix; or a name in quotes, such as "Sites", which may also have hyphens and spaces
 ampcors: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

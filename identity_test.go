@@ -84,6 +84,21 @@ func TestAPatternInASource(t *testing.T) {
 	if d := m.CheckOrigin("https://other.acme.example"); !d.Allowed || d.Publisher != "other.acme.example" {
 		t.Errorf("%+v", d)
 	}
+	synctest.Test(t, func(t *testing.T) {
+		s := mwtest.NewDatabase()
+		s.Add("*.acme.example")
+		publishers := s.Remembered(t, source.Config{Patterns: true})
+		defer publishers.Close()
+		m := mwtest.New(t, ampcors.Config{Source: publishers})
+		m.CheckOrigin("https://www.acme.example")
+		time.Sleep(2 * time.Minute)
+		s.Fail(mwtest.ErrDown)
+		e := m.Explain("https://www.acme.example")
+		if d := e.Decision; !d.Allowed || !d.Stale || d.Publisher != "www.acme.example" ||
+			!strings.Contains(fmt.Sprint(e.Steps), "Matched by *.acme.example, which the Source knew when it last answered. Now it failed: ") {
+			t.Errorf("%+v", e)
+		}
+	})
 }
 
 func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {

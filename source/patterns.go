@@ -118,9 +118,6 @@ func CheckPattern(pattern string) error {
 // askForPattern is askByDomain for a pattern.
 func (s *Source) askForPattern(ctx context.Context, pattern string) (string, error) {
 	base := strings.TrimPrefix(pattern, "*.")
-	if !isCanonical(base) {
-		return "", nil
-	}
 	stored, err := s.asked.PublisherByDomain(ctx, pattern)
 	if err != nil || stored == "" {
 		return "", err

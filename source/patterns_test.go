@@ -360,3 +360,32 @@ func FuzzPatternsOf(f *testing.F) {
 		}
 	})
 }
+
+func TestCheckPattern(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]string{
+		"*.acme.example": "", "*.c.b.a.acme.co.uk": "", "*.xn--bcher-kva.example": "",
+		"acme.example": "not a pattern", "*.": "the domain after *. ", "*.*.acme.example": "the domain after *. ", "*.ACME.example": `want "*.acme.example"`,
+		"*.bücher.example": `want "*.xn--bcher-kva.example"`, "*.co.uk": "public suffix", "*.example": "the domain after *. ", "*.d.c.b.a.acme.example": "more than 3 labels",
+	} {
+		if err := CheckPattern(pattern); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", pattern, err, want)
+		}
+	}
+}
+
+// What a filter finds likely is looked up first: a name that is not may wait for long in a flood.
+func TestALikelyPatternGoesFirst(t *testing.T) {
+	t.Parallel()
+	r := &rows{stored: []string{"*.acme.example"}}
+	asked := r.database()
+	asked.IsLikely = func(key string) bool { return key == "*.acme.example" }
+	s, err := New(asked, Config{Patterns: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if a := s.Find(t.Context(), "www.b.acme.example"); a.Pattern != "*.acme.example" || !slices.Equal(r.take(), []string{"*.acme.example"}) {
+		t.Errorf("%+v", a)
+	}
+}

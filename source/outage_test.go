@@ -1,14 +1,35 @@
 package source
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// A logBuffer is a log that lookups in the background write.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns what was written since the last call.
+func (b *logBuffer) take() string {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
 
 // An outage is one line with its cause, and one when it is over, whether one publisher is asked for or many.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
@@ -16,7 +37,7 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	for _, names := range [][]string{{"a"}, {"a", "b", "c", "d"}, {"x", "@y"}} {
 		for _, wasRemembered := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
+				var log logBuffer
 				f := newFake(names...)
 				c := newTestSource(t, f.source(), func(o *Config) {
 					o.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -35,14 +56,13 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 				}
 				f.set(func() { f.err = fmt.Errorf("a: %w", errDown) })
 				ask(5 * time.Minute)
-				text := log.String()
+				text := log.take()
 				if strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, errDown.Error()) {
 					t.Errorf("%q: in the outage, the log is:\n%s", names, text)
 				}
-				log.Reset()
 				f.set(func() { f.err = nil })
 				ask(5 * time.Minute)
-				if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") || !strings.Contains(text, "failed_for=4m5") && !strings.Contains(text, "failed_for=5m") {
+				if text := log.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") || !strings.Contains(text, "failed_for=4m5") && !strings.Contains(text, "failed_for=5m") {
 					t.Errorf("%q: after the outage, the log is:\n%s", names, text)
 				}
 			})
@@ -58,7 +78,7 @@ func TestFewOutagesAreLogged(t *testing.T) {
 		"ten seconds on, ten seconds off": func(f *fake, i int) { f.err = []error{nil, errDown}[i/100%2] },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var log bytes.Buffer
+			var log logBuffer
 			f := newFake("a", "b", "c", "d")
 			c := newTestSource(t, f.source(), func(o *Config) {
 				o.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -72,7 +92,7 @@ func TestFewOutagesAreLogged(t *testing.T) {
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
-			if lines := strings.Count(log.String(), "\n"); lines > 22 {
+			if lines := strings.Count(log.take(), "\n"); lines > 22 {
 				t.Errorf("%s: %d lines in ten minutes", name, lines)
 			}
 		})

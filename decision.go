@@ -54,8 +54,8 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // a GET must change nothing, and must not answer with JavaScript. It is false for denied requests, for
 // the zero Decision that [DecisionFromContext] returns without [Middleware.WrapDecision], for entries
 // of Config.Origins, for emails, and for the publisher "", so that a tenant that is not known gets
-// nothing. The publisher is in any spelling that Config.Publishers takes. A pattern, such as "*.example.com", stands for each name below its
-// domain, also for one that is another tenant's by itself: ask for that tenant first, if there may be one. It stands for these names whether or not the
+// nothing. The publisher is in any spelling that Config.Publishers takes. A pattern, such as "*.example.com", means each name below its
+// domain, also for one that is another tenant's by itself: ask for that tenant first, if there may be one. It means these names whether or not the
 // pattern is listed, so a tenant must not be able to choose one over a public suffix, such as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {

@@ -171,8 +171,8 @@ func TestAFileThatCannotBeFollowedIsReported(t *testing.T) {
 	}
 	defer file.Close()
 	mounted := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
-	if _, err := os.Stat(mounted); err != nil {
-		t.Skip("there is no /proc")
+	if runtime.GOOS != "linux" {
+		t.Skip("how many links a file has is only used on Linux")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var log servertest.Buffer

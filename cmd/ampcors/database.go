@@ -63,7 +63,7 @@ func (d *database) hasPrefixes() bool {
 	return !d.isColumn(d.table.PrefixColumn, driver.Folded(d.table.DomainColumn))
 }
 
-// isColumn reports whether a name in a statement is that of a column.
+// isColumn reports whether a name in a statement means a column.
 func (d *database) isColumn(name, column string) bool {
 	if d.isMySQL() {
 		return strings.EqualFold(driver.Folded(name), column)
@@ -269,7 +269,7 @@ func (d *database) hinted(err error) error {
 	return err
 }
 
-// withQuotes says how a name is written if PostgreSQL takes it for another one as it is, or is "".
+// withQuotes returns a hint for a name that PostgreSQL takes for another one without quotes, or "".
 func (d *database) withQuotes(name string) string {
 	if d.isMySQL() || strings.ToLower(name) == name || strings.Contains(name, `"`) {
 		return ""

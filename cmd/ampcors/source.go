@@ -236,6 +236,10 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	}
 	table, domain, prefix := p.table.Table, p.table.DomainColumn, p.table.PrefixColumn
 	columns, err := p.columns()
+	near := ""
+	if isNoTable(err) {
+		near = p.near(create)
+	}
 	switch {
 	case err == nil:
 		has := func(column string) bool {
@@ -283,10 +287,9 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 			if i := strings.LastIndexByte(table, '.'); i >= 0 {
 				schema, name = table[:i+1], table[i+1:]
 			}
-			if quoted := strings.ContainsAny(name+column, "\"`"); quoted {
-				name = p.quoted("ampcors_" + driver.Folded(name) + "_" + driver.Folded(column))
-			} else {
-				name = "ampcors_" + name + "_" + column
+			isQuoted := strings.ContainsAny(name+column, "\"`")
+			if name = "ampcors_" + driver.Folded(name) + "_" + driver.Folded(column); isQuoted {
+				name = p.quoted(name)
 			}
 			if !p.isMySQL() { // one that was interrupted is not valid, and is in the way
 				add("", "%s IF EXISTS %s%s", strings.Replace(p.createIndex, "CREATE", "DROP", 1), schema, name)
@@ -306,8 +309,8 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		}
 	case !isNoTable(err):
 		return nil, p.hinted(err)
-	case p.near(create) != "":
-		return nil, fmt.Errorf("there is no table %s, and the database has %s; want --table %s", table, p.near(create), inShell(p.near(create)))
+	case near != "":
+		return nil, fmt.Errorf("there is no table %s, and the database has %s; want --table %s", table, near, inShell(near))
 	case create && !p.hasPrefixes():
 		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY)", table, domain, p.text)
 	case create:

@@ -105,12 +105,7 @@ func TestNamesInQuotes(t *testing.T) {
 // A pattern in a table counts if the configuration file says so, and check and explain say it.
 func TestPatternsInATable(t *testing.T) {
 	t.Parallel()
-	dsn := servertest.DSN(servertest.Postgres(t).Addr)
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	dsn, db := openPostgres(t)
 	exec := func(statement string) {
 		t.Helper()
 		if _, err := db.Exec(statement); err != nil {
@@ -145,12 +140,7 @@ func TestPatternsInATable(t *testing.T) {
 // Two rows with one domain are one problem.
 func TestARowIsNamedOnce(t *testing.T) {
 	t.Parallel()
-	dsn := servertest.DSN(servertest.Postgres(t).Addr)
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	dsn, db := openPostgres(t)
 	if _, err := db.Exec("CREATE TABLE publishers (domain text, hash_prefix text UNIQUE); INSERT INTO publishers VALUES ('a.example'), ('a.example'), ('b.example')"); err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +153,7 @@ func TestARowIsNamedOnce(t *testing.T) {
 // While the table is locked, each lookup fails. The server's log says so once, and when it is over.
 func TestAnOutageIsInTheServersLog(t *testing.T) {
 	t.Parallel()
-	dsn := servertest.DSN(servertest.Postgres(t).Addr)
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	dsn, db := openPostgres(t)
 	if code, _, stderr := run(t, "", "source", "install", "--create", "--database", dsn); code != exitClean {
 		t.Fatal(stderr)
 	}

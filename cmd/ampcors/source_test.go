@@ -471,15 +471,22 @@ func TestAReadOnlyServerIsNotAsked(t *testing.T) {
 	}
 }
 
-// PostgreSQL pads a char(60) with spaces, so that no lookup finds a domain in it.
-func TestInstallRejectsAColumnThatPads(t *testing.T) {
-	t.Parallel()
-	dsn := servertest.DSN(servertest.Postgres(t).Addr)
+// openPostgres starts PostgreSQL, and returns its connection string and a pool.
+func openPostgres(t *testing.T) (dsn string, db *sql.DB) {
+	t.Helper()
+	dsn = servertest.DSN(servertest.Postgres(t).Addr)
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { _ = db.Close() })
+	return dsn, db
+}
+
+// PostgreSQL pads a char(60) with spaces, so that no lookup finds a domain in it.
+func TestInstallRejectsAColumnThatPads(t *testing.T) {
+	t.Parallel()
+	dsn, db := openPostgres(t)
 	for kind, want := range map[string]int{"char(60)": exitUntested, "varchar(60)": exitClean} {
 		if _, err := db.Exec("DROP TABLE IF EXISTS sites; CREATE TABLE sites (host " + kind + ")"); err != nil {
 			t.Fatal(err)
@@ -494,12 +501,7 @@ func TestInstallRejectsAColumnThatPads(t *testing.T) {
 // check names the rows that no lookup can match.
 func TestCheckFindsRowsThatNoLookupMatches(t *testing.T) {
 	t.Parallel()
-	dsn := servertest.DSN(servertest.Postgres(t).Addr)
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	dsn, db := openPostgres(t)
 	file := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)

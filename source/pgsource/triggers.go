@@ -117,8 +117,8 @@ func whereHidden(table sqlsource.Config, isHidden func(regclass string) string) 
 	return table
 }
 
-// ask returns the answer of the lookups that do not look at policies. Once these have failed because there may be some, it is
-// that of the lookups that do, which take half as long again. What is missing is asked for twice: a user who gets a right while a lookup is
+// ask returns the answer of the lookups that do not look at policies. Once these have failed because there may be some, it
+// asks with the lookups that do, which take half as long again. What is missing is asked for twice: a user who gets a right while a lookup is
 // planned and run, or loses it, may see no rows, and no policy that hides them.
 func (s *Table) ask(do func(*sqlsource.Table) (string, error)) (string, error) {
 	if !s.hasPolicies.Load() {

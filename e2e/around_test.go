@@ -388,13 +388,6 @@ func TestCaddyDecidesWhateverStandsAround(t *testing.T) {
 			}
 			req.Header.Set("Content-Type", "text/caddyfile")
 			resp, err := http.DefaultClient.Do(req)
-			for range 10 { // each load closes the address, and with it a connection that comes at that moment
-				if err == nil {
-					break
-				}
-				req.Body, _ = req.GetBody()
-				resp, err = http.DefaultClient.Do(req)
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -412,6 +405,8 @@ func TestCaddyDecidesWhateverStandsAround(t *testing.T) {
 			if resp.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s", resp.Status, body)
 			}
+			servertest.OneListener(t, admin)
+			servertest.OneListener(t, addr)
 			vary := []string{"Origin", "Cookie", "Ampcors-Publisher"}
 			if strings.Contains(row.lines, "-Vary") { // the backend's, as the site wants it
 				vary = vary[:1]

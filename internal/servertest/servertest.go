@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +40,40 @@ func Missing(t testing.TB, install string) {
 		t.Fatal(install)
 	}
 	t.Skip(install)
+}
+
+// OneListener waits until one socket listens at the port of an address. A server that takes another configuration,
+// as Caddy does, opens a second one and then closes the first, with the connections that it has not accepted. So a
+// request of that moment would be reset. Where the system has no /proc/net/tcp, it does not wait.
+func OneListener(t testing.TB, addr string) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The columns: number, address, remote address, state. 0A is LISTEN.
+	listener := regexp.MustCompile(fmt.Sprintf(`:%04X 0+:0000 0A `, n))
+	for t.Context().Err() == nil {
+		ipv4, err := os.ReadFile("/proc/net/tcp")
+		if os.IsNotExist(err) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ipv6, err := os.ReadFile("/proc/net/tcp6")
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		if len(listener.FindAll(append(ipv4, ipv6...), -1)) == 1 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // FreeAddress returns an address on loopback at which nothing listens. Its port is below 32768. Systems

@@ -113,10 +113,11 @@ func (id *identity) findRemembered(p *policy, publishers *source.Source, cl *cla
 	default:
 		name, ok = publishers.Remembered(cl.key())
 	}
-	if ok {
-		id.set(p, source.Answer{Publisher: name})
+	if !ok || p.hosts.reservedFor(name) != nil { // as in set, which would copy a whole answer
+		return false
 	}
-	return id.match == confirmed
+	id.match, id.name = confirmed, name
+	return true
 }
 
 // ask asks the Source about a checked claim.

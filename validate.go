@@ -13,6 +13,7 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/domains"
+	"github.com/ampcors/ampcors/internal/header"
 	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
@@ -251,23 +252,10 @@ func (v *validation) requestHeaders(values []string) {
 			v.report(badvalue.Useless, path, value, "is always granted to own origins, and never to others", badvalue.RemoveIt)
 		case lower == ampEmailSender:
 			v.report(badvalue.Unsafe, path, value, "is what mail clients send: a page that may send it could call in the name of any sender", badvalue.RemoveIt)
-		case isForbiddenRequestHeader(lower):
+		case header.IsForbiddenRequest(lower):
 			v.report(badvalue.Useless, path, value, "is a header that no script can set, so no browser asks for it", badvalue.RemoveIt)
 		}
 	}
-}
-
-// isForbiddenRequestHeader implements the list in
-// https://fetch.spec.whatwg.org/#forbidden-request-header
-func isForbiddenRequestHeader(lower string) bool {
-	switch lower {
-	case "accept-charset", "accept-encoding", "access-control-request-headers",
-		"access-control-request-method", "connection", "content-length", "cookie",
-		"cookie2", "date", "dnt", "expect", "host", "keep-alive", "origin", "referer",
-		"set-cookie", "te", "trailer", "transfer-encoding", "upgrade", "via":
-		return true
-	}
-	return strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-")
 }
 
 func (v *validation) responseHeaders(values []string) {

@@ -1,5 +1,5 @@
-// Package ampcorstest checks, in a publisher's own tests, that a handler has an [ampcors.Middleware] where
-// it must be: in front of a route, and of the router's own answers. Call [Check] for each route that changes data.
+// Package ampcorstest checks, in a publisher's own tests, that a handler has an [ampcors.Middleware] where it must be:
+// in front of a route, and of the router's own answers. Call [Check] for each route that changes data.
 //
 //	func TestPagesOfAMPCachesMayCall(t *testing.T) {
 //		route := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/profile"}
@@ -8,8 +8,14 @@
 //		}
 //	}
 //
-// This finds a Middleware that is missing or at the wrong place. With [Route.Ran], as the example of [Check] has it, it
-// also finds what is wrong behind the Middleware.
+// # What is not tried
+//
+// No list of requests is complete. These can get past a Middleware that is at the wrong place, and Check does not send
+// them: other paths and methods than the route's, and the path under other names than those in the list of [Check];
+// other Host headers, because a router may serve several hosts (wrap the handler in one that sets Request.Host);
+// HTTP/3, trailers, Expect, chunked bodies and bodies above a kilobyte; other codings than gzip and deflate; requests
+// after a login, unless Route.Header has its session; many requests at the same time. A gateway or a cache in front of
+// the program is not in a test of the handler: for these there is "ampcors probe".
 package ampcorstest
 
 import (
@@ -17,12 +23,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/ampcors/ampcors"
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/header"
 )
@@ -31,10 +38,20 @@ import (
 type Route struct {
 	Publisher string // one that is allowed, by its name and not by a pattern alone
 	Method    string // one that the handler has for Path, and Config.Methods allows, such as "PUT"
-	Path      string
+	Path      string // of a URL, such as "/api/profile"; a query may follow
+
+	// Header and Body are sent with the route's own request. Header has, for example, the Cookie of a session
+	// if the handler wants one, and the Content-Type of Body. The preflight asks for its names, such as X-Token.
+	Header http.Header
+	Body   string
 
 	// Credentialed is Config.Credentialed: the pages of the route send cookies.
 	Credentialed bool
+
+	// OtherPublisher is one that is allowed like Publisher, and that Path does not belong to: another tenant.
+	// If it is not "", its pages must not get what is at Path. What they get must have another status than
+	// what the Publisher's pages get: 403, 404 or 401.
+	OtherPublisher string
 
 	// Caches are Config.Caches; if nil, [cacheurl.DefaultCaches].
 	Caches []cacheurl.Cache
@@ -49,45 +66,58 @@ type Route struct {
 	// and that path is not one of them.
 	Missing string
 
-	// Header is sent with the route's own request, such as the Cookie of a session if the handler wants
-	// one. The preflight asks for its names, such as X-Token.
-	Header http.Header
+	// DangerouslyAllowUnsafeRequestsWithoutOrigin is the field of Config with this name.
+	DangerouslyAllowUnsafeRequestsWithoutOrigin bool
 
-	// AllowsProgramsToWrite is Config.DangerouslyAllowUnsafeRequestsWithoutOrigin.
-	AllowsProgramsToWrite bool
+	// NotCalled says that the route's own request must not be sent, because of what its handler does. Check then
+	// does not see what is behind the Middleware: a Path that no route has, a handler that replaces headers, a
+	// protection against CSRF that denies pages of caches, or another tenant's page.
+	NotCalled bool
 
-	// Ran reports whether the route's handler ran since the last call of Ran. The code that notes a run
-	// must be in the handler itself, and not in a wrapper around the router. If Ran is set, Check also
-	// sends the route's own request, and the handler must run: see the example of Check. If it is nil, and
-	// Method is not GET, Check does not see what is behind the Middleware: a Path that no route has, a
-	// handler that replaces headers, a protection against CSRF that denies pages of caches, and a denied
-	// request that reaches a handler that writes nothing.
+	// Ran reports whether the route's handler ran since the last call of Ran. It is needed for a handler that
+	// writes nothing: whether a denied request reaches it all the same shows nowhere else. The code that notes a
+	// run must be in the handler itself, and not in a wrapper around the router: see the example of Check.
 	Ran func() bool
 }
 
 // evil is a publisher that nobody allows.
 const evil = "evil.example"
 
-// Check sends requests through a handler, and reads the responses as a browser would. It sends what
-// pages of the publisher send, at their own origin, on the first two of the AMP Caches and with the
+// Check sends requests through a handler, and reads the responses as a browser would. The handler gets the route's own
+// request, so it must be one of a test, with a database of a test.
+//
+// Check sends what pages of the publisher send, at their own origin, on the first two of the AMP Caches and with the
 // hash prefix, or only at Route.Origin if that is set:
 //
 //   - preflights,
-//   - a read of the route, and a read of a path that does not exist,
-//   - the route's own request, if Method is GET or Ran is set.
+//   - the route's own request, a read of the route, and a read of a path that does not exist.
 //
 // It also sends what must be denied:
 //
-//   - a preflight, a forged request and a read, each from another publisher's page,
+//   - a preflight, a request and a read, each from another publisher's page,
 //   - a preflight for a header that nobody allows,
-//   - a forged form without Origin.
+//   - a form without Origin, as an old browser sends it,
+//   - the request of another publisher's page once more with each change that the page can make: its origin (on
+//     each cache, elsewhere, with http, a port, "null", a look-alike name), Sec-Fetch-Site, Sec-Fetch-Mode, the types
+//     of forms, Accept, Referer, Authorization (browsers send that of HTTP Basic by themselves), cookies, HTTP/2, a
+//     WebSocket's handshake, a prefetch, a query such as __amp_source_origin, and other spellings of the path,
+//   - a GET with _method, _METHOD or method in its query, which some routers take for another method.
 //
 // The error joins all that is wrong. If the handler is right, only GET requests, and the route's own, reach the router.
 func Check(h http.Handler, route Route) error {
+	if err := route.validate(); err != nil {
+		return err
+	}
 	c := checker{h: h, route: route}
-	allowed, forbidden, err := originsOf(route)
+	allowed, err := c.originsOf(route.Publisher)
 	if err != nil {
 		return err
+	}
+	var others []string
+	if route.OtherPublisher != "" {
+		if others, err = c.originsOf(route.OtherPublisher); err != nil {
+			return err
+		}
 	}
 	if !c.preflight(allowed[0]) {
 		return errors.Join(c.errs...) // what follows would be denied, too
@@ -95,47 +125,50 @@ func Check(h http.Handler, route Route) error {
 	for i := 1; i < len(allowed) && len(c.errs) == 0; i++ {
 		c.preflight(allowed[i])
 	}
-	c.preflightIsDenied("from a page of "+evil, forbidden, "")
+	forbidden := c.evilOrigins()
+	c.preflightIsDenied("from a page of "+evil, forbidden[0], "")
 	c.preflightIsDenied("for the header X-Ampcorstest-Does-Not-Exist", allowed[0], "x-ampcorstest-does-not-exist")
 	if route.Caches != nil && len(route.Caches) == 0 {
 		onCache, _ := cacheurl.Origins(route.Publisher) // no error, because the publisher is allowed
 		c.preflightIsDenied("from the publisher's page on an AMP Cache, though Route.Caches is empty,", onCache[0], "")
 	}
-	c.denied(forbidden)
 	for _, origin := range allowed {
 		before := len(c.errs)
 		c.read(origin, route.Path)
-		if route.Ran != nil || route.Method == http.MethodGet {
+		if !route.NotCalled || route.Method == http.MethodGet {
 			c.run(origin)
 		}
 		if len(c.errs) > before {
 			break // the others would have the same
 		}
 	}
-	c.read(allowed[0], cmp.Or(route.Missing, path.Join(path.Dir("/"+route.Path), "ampcorstest-does-not-exist")))
+	c.read(allowed[0], c.missing())
+	c.denied(forbidden)
+	if !route.NotCalled && len(c.errs) == 0 {
+		c.otherPublisher(others)
+	}
 	return errors.Join(c.errs...)
 }
 
-// originsOf returns origins of the publisher's pages, the likely one first, and that of a page of another publisher.
-func originsOf(route Route) (allowed []string, forbidden string, err error) {
-	own, err := cacheurl.CanonicalDomain(route.Publisher)
-	if err != nil {
-		return nil, "", err
+// validate returns what is wrong with the Route itself.
+func (route *Route) validate() error {
+	for name, target := range map[string]string{"Path": route.Path, "Missing": cmp.Or(route.Missing, "/")} {
+		if _, err := url.ParseRequestURI(target); err != nil || target[0] != '/' || strings.ContainsAny(target, " #") {
+			return fmt.Errorf("ampcorstest: Route.%s is %q; want the path of a URL, such as \"/api/profile\"", name, target)
+		}
 	}
-	caches := route.Caches
-	if caches == nil {
-		caches = cacheurl.DefaultCaches()
+	if !httpguts.ValidHeaderFieldName(route.Method) { // the grammar of a method is the same, RFC 9110 section 9.1
+		return fmt.Errorf("ampcorstest: Route.Method is %q; want a method such as \"PUT\"", route.Method)
 	}
-	if route.Origin != "" || len(caches) == 0 {
-		return []string{cmp.Or(route.Origin, "https://"+own)}, "https://" + evil, nil
+	for name := range route.Header {
+		switch lower := strings.ToLower(name); {
+		case !httpguts.ValidHeaderFieldName(name):
+			return fmt.Errorf("ampcorstest: Route.Header has %q, which is no name of a header", name)
+		case lower != "cookie" && header.IsForbiddenRequest(lower):
+			return fmt.Errorf("ampcorstest: Route.Header has %s, which browsers set and no script can: remove it", name)
+		}
 	}
-	caches = caches[:min(2, len(caches))]
-	if allowed, err = cacheurl.Origins(own, caches...); err != nil {
-		return nil, "", err
-	}
-	hash, _ := cacheurl.HashPrefix(own) // no errors, because own and caches are valid
-	others, _ := cacheurl.Origins(evil, caches[0])
-	return append(allowed, "https://"+hash+"."+caches[0].CacheDomain, "https://"+own), others[0], nil
+	return nil
 }
 
 // A checker collects what is wrong.
@@ -143,23 +176,57 @@ type checker struct {
 	h     http.Handler
 	route Route
 	errs  []error
+	own   *response // to the route's own request, once it was sent
 }
 
 func (c *checker) report(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("ampcorstest: "+format, args...))
 }
 
+// missing returns a path that no route has.
+func (c *checker) missing() string {
+	return cmp.Or(c.route.Missing, path.Join(path.Dir(c.route.Path), "ampcorstest-does-not-exist"))
+}
+
+// caches returns the AMP Caches whose pages are tried.
+func (c *checker) caches() []cacheurl.Cache {
+	if c.route.Caches == nil {
+		return cacheurl.DefaultCaches()[:2]
+	}
+	return c.route.Caches[:min(2, len(c.route.Caches))]
+}
+
+// originsOf returns the origins of an allowed publisher's pages, the likely one first.
+func (c *checker) originsOf(publisher string) (origins []string, err error) {
+	domain, err := cacheurl.CanonicalDomain(publisher)
+	if err != nil {
+		return nil, err
+	}
+	own, caches := "https://"+domain, c.caches()
+	if c.route.Origin != "" && publisher == c.route.Publisher {
+		return []string{c.route.Origin}, nil
+	}
+	if len(caches) == 0 || c.route.Origin != "" {
+		return []string{own}, nil
+	}
+	if origins, err = cacheurl.Origins(domain, caches...); err != nil {
+		return nil, err
+	}
+	hash, _ := cacheurl.HashPrefix(domain) // no error, because domain is valid
+	return append(origins, "https://"+hash+"."+caches[0].CacheDomain, own), nil
+}
+
 // preflight checks a preflight of a publisher's page. It returns false if the Middleware has denied it.
 func (c *checker) preflight(origin string) bool {
-	r := newRequest(http.MethodOptions, c.route.Path, origin)
+	r := c.newRequest(http.MethodOptions, c.route.Path, origin)
 	r.Header.Set("Access-Control-Request-Method", c.route.Method)
 	headers := strings.Join(c.requestHeaders(), ",")
 	if headers != "" {
 		r.Header.Set("Access-Control-Request-Headers", headers)
 	}
-	w := send(c.h, r)
+	w := c.send(r)
 	name := fmt.Sprintf("the preflight for %s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
-	if reason := reasonOf(w); reason != "" {
+	if reason := w.denial(); reason != "" {
 		hint := ""
 		if all, err := cacheurl.Origins(c.route.Publisher); c.route.Origin != "" && err == nil {
 			hint = fmt.Sprintf("; its pages on AMP Caches are at %s", strings.Join(all, " and "))
@@ -168,10 +235,15 @@ func (c *checker) preflight(origin string) bool {
 		return false
 	}
 	switch {
-	case w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Methods") != c.route.Method ||
-		w.Header().Get("Access-Control-Allow-Headers") != headers:
-		c.report("%s is answered with status %d and %s; want 204, its origin, the method and the headers: the Middleware must see requests before the router and other CORS middleware do",
-			name, w.Code, origins(w))
+	case w.panicked != nil:
+		c.report("%s is answered with %s", name, w)
+		return false // so would be all others
+	case w.status == http.StatusUnauthorized:
+		c.report("%s is answered with status 401: browsers send neither cookies nor Authorization with a preflight, so what asks for a login must be behind the Middleware", name)
+	case w.status != http.StatusNoContent || w.header.Get("Access-Control-Allow-Methods") != c.route.Method ||
+		w.header.Get("Access-Control-Allow-Headers") != headers:
+		c.report("%s is answered with %s; want 204, its origin, the method and the headers: the Middleware must see requests before the router and other CORS middleware do",
+			name, w)
 	default:
 		c.headers(name, w, origin)
 	}
@@ -193,146 +265,98 @@ func (c *checker) requestHeaders() (names []string) {
 }
 
 // headers checks the CORS headers of a response for a publisher's page.
-func (c *checker) headers(name string, w *httptest.ResponseRecorder, origin string) {
-	values := w.Header().Values("Access-Control-Allow-Origin")
-	switch vary := w.Header().Values("Vary"); {
+func (c *checker) headers(name string, w *response, origin string) {
+	values := w.header.Values("Access-Control-Allow-Origin")
+	switch vary := w.header.Values("Vary"); {
+	case w.panicked != nil:
+		c.report("%s is a panic of the handler: %v", name, w.panicked)
 	case len(values) == 0:
-		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, or the handler removes the header", name, w.Code)
+		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, or the handler removes the header", name, w.status)
 	case len(values) > 1:
 		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: something behind the Middleware adds the header; package guard prevents it", name, values)
 	case values[0] != origin:
 		c.report("%s has Access-Control-Allow-Origin %q; want %q: something behind the Middleware replaces the header; package guard prevents it",
 			name, values[0], origin)
 	case !header.HasMember(vary, "Origin") && !header.HasMember(vary, "*"):
-		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware replaces the header; package guard prevents it", name, strings.Join(vary, ", "))
-	case c.route.Credentialed && w.Header().Get("Access-Control-Allow-Credentials") != "true":
+		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware, or a middleware that compresses, replaces or removes it; "+
+			"package guard prevents it if the whole router is in it, Middleware.WrapDecision(guard.Handler(router))", name, strings.Join(vary, ", "))
+	case c.route.Credentialed && w.header.Get("Access-Control-Allow-Credentials") != "true":
 		c.report("%s has no Access-Control-Allow-Credentials, so that a page that sends cookies cannot read it; want Config.Credentialed", name)
+	case !c.route.Credentialed && w.header.Get("Access-Control-Allow-Credentials") != "":
+		c.report("%s has Access-Control-Allow-Credentials, and Route.Credentialed is not set: set it if Config.Credentialed is meant, and otherwise remove what allows cookies", name)
 	}
 }
 
 // read checks that a publisher's page can read what a path answers, whatever that is.
 func (c *checker) read(origin, path string) {
-	w := send(c.h, newRequest(http.MethodGet, path, origin))
+	w := c.send(c.newRequest(http.MethodGet, path, origin))
 	c.headers(fmt.Sprintf("the response to GET %s from a page of %s, at %s,", path, c.route.Publisher, origin), w, origin)
 }
 
 // run checks that the route's own request reaches its handler, and that the page can read the response.
 func (c *checker) run(origin string) {
-	c.forget()
-	r := newRequest(c.route.Method, c.route.Path, origin)
-	for key, values := range c.route.Header {
-		r.Header[http.CanonicalHeaderKey(key)] = values
-	}
-	w := send(c.h, r)
+	w, runs := c.call(origin)
+	c.own = w
 	name := fmt.Sprintf("%s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
-	runs := c.route.Ran != nil && c.route.Ran()
 	ran := c.route.Ran == nil || runs
-	switch reason := reasonOf(w); {
+	switch reason := w.denial(); {
 	case reason != "":
 		c.report("%s is denied: %s; want a Publisher that the Config lists by its name", name, reason)
-	case w.Code == http.StatusForbidden && runs:
+	case w.status == http.StatusForbidden && runs:
 		c.report("%s is answered with status 403 by the handler itself, and the Middleware has allowed it: if the handler asks for the Decision, WrapDecision must be in front and not Wrap; if it wants a session, set Route.Header", name)
-	case w.Code == http.StatusForbidden && len(w.Header().Values("Access-Control-Allow-Origin")) == 0:
+	case w.status == http.StatusForbidden && len(w.header.Values("Access-Control-Allow-Origin")) == 0:
 		c.report("%s is answered with status 403 and without CORS headers, and not by the Middleware: by something in front of it, or that removes the headers. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests", name)
-	case w.Code == http.StatusForbidden:
+	case w.status == http.StatusForbidden:
 		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests. If it compares tenants or wants a session, keep it: use a Path of this Publisher, WrapDecision, and Route.Header", name)
-	case w.Code == http.StatusUnauthorized:
+	case w.status == http.StatusUnauthorized:
 		c.report("%s is answered with status 401: set Route.Header to the Cookie or Authorization of a session", name)
-	case w.Code == http.StatusNotFound || !ran:
-		c.report("%s is answered with status %d, and the handler does not run: is the path right?", name, w.Code)
+	case w.status == http.StatusNotFound, w.status == http.StatusMethodNotAllowed, w.panicked == nil && !ran:
+		c.report("%s is answered with status %d, and the handler does not run: are the path and the method right?", name, w.status)
 	default:
 		c.headers("the response to "+name, w, origin)
 	}
 }
 
-// forget makes Ran forget what was before.
-func (c *checker) forget() {
-	if c.route.Ran != nil {
-		c.route.Ran()
+// call sends the route's own request, and returns what Ran reports.
+func (c *checker) call(origin string) (w *response, ran bool) {
+	c.ran()
+	r := c.newRequest(c.route.Method, c.route.Path, origin)
+	for key, values := range c.route.Header {
+		r.Header[http.CanonicalHeaderKey(key)] = values
 	}
+	w = c.send(r)
+	return w, c.ran()
 }
+
+// ran returns what Ran reports, and makes it forget that.
+func (c *checker) ran() bool { return c.route.Ran != nil && c.route.Ran() }
 
 // preflightIsDenied checks a preflight that must not be granted. header may be "".
 func (c *checker) preflightIsDenied(what, origin, header string) {
-	r := newRequest(http.MethodOptions, c.route.Path, origin)
+	r := c.newRequest(http.MethodOptions, c.route.Path, origin)
 	r.Header.Set("Access-Control-Request-Method", c.route.Method)
 	if header != "" {
 		r.Header.Set("Access-Control-Request-Headers", header)
 	}
-	if w := send(c.h, r); w.Code != http.StatusForbidden || len(w.Header().Values("Access-Control-Allow-Origin")) > 0 {
-		c.report("a preflight %s for %s %s is answered with status %d and %s; want 403 and no origin: something in front of the Middleware answers preflights, or allows more",
-			what, c.route.Method, c.route.Path, w.Code, origins(w))
+	if w := c.send(r); w.status != http.StatusForbidden || len(w.header.Values("Access-Control-Allow-Origin")) > 0 {
+		c.report("a preflight %s for %s %s is answered with %s; want 403 and no origin: something in front of the Middleware answers preflights, or allows more",
+			what, c.route.Method, c.route.Path, w)
 	}
 }
 
-// denied checks what pages of another publisher may not do, at an origin, and what forms without Origin may not.
-func (c *checker) denied(origin string) {
-	for _, method := range slices.Compact([]string{c.route.Method, http.MethodGet}) {
-		c.forget()
-		w := send(c.h, newRequest(method, c.route.Path, origin))
-		switch isDenial := w.Code == http.StatusForbidden && len(w.Header().Values("Access-Control-Allow-Origin")) == 0; {
-		case !isDenial:
-			c.report("%s %s from a page of %s is answered with status %d and %s; want 403 and no origin: the route is not behind the Middleware for this method, or Config.ReportOnly is set", method, c.route.Path, evil, w.Code, origins(w))
-		case c.route.Ran != nil && c.route.Ran() || w.Body.String() != denial(w):
-			c.report("%s %s from a page of %s is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method,
-				c.route.Path, evil)
+// otherPublisher checks that the pages of another allowed publisher do not get what the publisher's own get.
+func (c *checker) otherPublisher(origins []string) {
+	for _, origin := range origins {
+		w, _ := c.call(origin)
+		switch reason := w.denial(); {
+		case reason != "":
+			c.report("%s %s from a page of %s, at %s, is denied by the Middleware: %s; want as OtherPublisher one that the Config allows, so that it is the handler that denies it",
+				c.route.Method, c.route.Path, c.route.OtherPublisher, origin, reason)
+			return
+		case w.status != http.StatusForbidden && w.status != http.StatusNotFound && w.status != http.StatusUnauthorized:
+			c.report("%s %s from a page of %s, at %s, is answered with status %d, and the path is not that publisher's; want 403: the handler must ask the Decision, by IsFor, whether the page is of the path's tenant, before it does anything",
+				c.route.Method, c.route.Path, c.route.OtherPublisher, origin, w.status)
+			return
 		}
 	}
-	if isSafe := slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, c.route.Method); isSafe || c.route.AllowsProgramsToWrite {
-		return
-	}
-	c.forget()
-	r := newRequest(c.route.Method, c.route.Path, "")
-	switch w := send(c.h, r); {
-	case w.Code == http.StatusForbidden && c.route.Ran != nil && c.route.Ran():
-		c.report("%s %s without Origin is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", c.route.Method, c.route.Path)
-	case w.Code != http.StatusForbidden:
-		c.report("%s %s without Origin, as a form of any site can send it in an old browser, is answered with status %d; want 403, or AllowsProgramsToWrite if DangerouslyAllowUnsafeRequestsWithoutOrigin is meant",
-			c.route.Method, c.route.Path, w.Code)
-	}
-}
-
-func newRequest(method, path, origin string) *http.Request {
-	r := httptest.NewRequest(method, path, nil)
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	if origin != "" {
-		r.Header.Set("Origin", origin)
-	}
-	return r
-}
-
-func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-func origins(w *httptest.ResponseRecorder) string {
-	values := w.Header().Values("Access-Control-Allow-Origin")
-	if len(values) == 0 {
-		return "no Access-Control-Allow-Origin"
-	}
-	return fmt.Sprintf("Access-Control-Allow-Origin %q", values)
-}
-
-// reasonOf returns why a Middleware without Config.Denied has denied a request, or "".
-func reasonOf(w *httptest.ResponseRecorder) string {
-	line, _, _ := strings.Cut(w.Body.String(), "\n")
-	text, isDenial := strings.CutPrefix(line, http.StatusText(w.Code)+": ")
-	word := text[:strings.IndexAny(text+";", ";:")]
-	for r := ampcors.Reason(1); isDenial && r.String() != ampcors.Reason(0).String(); r++ {
-		if word == r.String() && !r.Allowed() {
-			return text
-		}
-	}
-	return ""
-}
-
-// denial returns what a Middleware without Config.Denied writes, if the response has it, and otherwise the
-// whole response: nothing is known of what Config.Denied writes.
-func denial(w *httptest.ResponseRecorder) string {
-	if reason := reasonOf(w); reason != "" {
-		return http.StatusText(http.StatusForbidden) + ": " + reason + "\n"
-	}
-	return w.Body.String()
 }

@@ -2,6 +2,7 @@ package ampcorstest_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -41,13 +42,82 @@ func TestARightHandlerPasses(t *testing.T) {
 	}}} {
 		h := newMiddleware(t, cfg).Wrap(router(&ran))
 		for _, path := range paths {
-			if err := ampcorstest.Check(h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: path}); err != nil {
-				t.Errorf("%s: %s: %v", name, path, err)
+			for _, notCalled := range []bool{true, false} {
+				ran = false
+				route := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: path, NotCalled: notCalled}
+				if err := ampcorstest.Check(h, route); err != nil {
+					t.Errorf("%s: %+v: %v", name, route, err)
+				}
+				if path == "/quiet" && ran == notCalled {
+					t.Errorf("%s: %+v: the handler ran: %t", name, route, ran)
+				}
 			}
 		}
 	}
-	if ran {
-		t.Error("a handler ran")
+}
+
+// The route's own request has the Route's Header and Body, and a forged one no more than what a page can send by itself.
+func TestWhatIsSent(t *testing.T) {
+	var got []*http.Request
+	bodies := make(map[string]int)
+	mw := newMiddleware(t, ampcors.Config{RequestHeaders: []string{"X-Token"}})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r)
+		mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			bodies[r.Method+" "+r.Header.Get("X-Token")+" "+string(body)]++
+		})).ServeHTTP(w, r)
+	})
+	if err := ampcorstest.Check(h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/a?b", Body: "{}",
+		Header: http.Header{"x-token": {"1"}, "Cookie": {"c=d"}, "Content-Type": {"application/json"}}}); err != nil {
+		t.Error(err)
+	}
+	if bodies["PUT 1 {}"] == 0 || bodies["GET  "] == 0 || len(bodies) != 2 {
+		t.Errorf("%v", bodies)
+	}
+	forged := make(map[string]bool)
+	for _, r := range got {
+		if origin := r.Header.Get("Origin"); r.Method == "PUT" && strings.Contains(origin, "evil") {
+			if r.Header.Get("X-Token") != "" || r.Header.Get("Cookie") == "" && forged[origin+"without a cookie"] {
+				t.Errorf("%s: %v", origin, r.Header)
+			}
+			forged[origin] = true
+			if r.Header.Get("Cookie") == "" {
+				forged[origin+"without a cookie"] = true
+			}
+		}
+	}
+	for _, origin := range []string{"https://evil-example.cdn.ampproject.org", "https://evil-example.www.bing-amp.com", "https://evil.example", "http://evil.example",
+		"https://evil.example:8443", "https://www.example.com.evil.example", "https://www-example-com.cdn.ampproject.org.evil.example"} {
+		if !forged[origin] {
+			t.Errorf("%s was not tried", origin)
+		}
+	}
+}
+
+// A mistake in the Route is said before anything is sent.
+func TestARouteWithAMistake(t *testing.T) {
+	unreachable := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("something is sent") })
+	for want, change := range map[string]func(*ampcorstest.Route){
+		`Route.Path is ""`:                                     func(r *ampcorstest.Route) { r.Path = "" },
+		`Route.Path is "api/x"`:                                func(r *ampcorstest.Route) { r.Path = "api/x" },
+		`Route.Path is "/a b"`:                                 func(r *ampcorstest.Route) { r.Path = "/a b" },
+		`Route.Path is "/%zz"`:                                 func(r *ampcorstest.Route) { r.Path = "/%zz" },
+		`Route.Path is "https://api.example/x"`:                func(r *ampcorstest.Route) { r.Path = "https://api.example/x" },
+		`Route.Missing is "x"`:                                 func(r *ampcorstest.Route) { r.Missing = "x" },
+		`Route.Method is ""`:                                   func(r *ampcorstest.Route) { r.Method = "" },
+		`Route.Method is "P T"`:                                func(r *ampcorstest.Route) { r.Method = "P T" },
+		`Route.Header has Accept-Encoding, which browsers set`: func(r *ampcorstest.Route) { r.Header = http.Header{"Accept-Encoding": {"gzip"}} },
+		`Route.Header has sec-fetch-site, which browsers set`:  func(r *ampcorstest.Route) { r.Header = http.Header{"sec-fetch-site": {"none"}} },
+		`Route.Header has "X Y", which is no name of a header`: func(r *ampcorstest.Route) { r.Header = http.Header{"X Y": {""}} },
+		`"*.example.com"`:                                      func(r *ampcorstest.Route) { r.Publisher = "*.example.com" },
+		`"localhost"`:                                          func(r *ampcorstest.Route) { r.OtherPublisher = "localhost" },
+	} {
+		route := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/a"}
+		change(&route)
+		if err := ampcorstest.Check(unreachable, route); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v; want %q", route, err, want)
+		}
 	}
 }
 
@@ -76,6 +146,10 @@ func TestAWrongRouteIsSaidToBeOne(t *testing.T) {
 	ran := false
 	takeRan := func() bool { was := ran; ran = false; return was }
 	h := newMiddleware(t, ampcors.Config{}).Wrap(router(&ran))
+	hidden := newMiddleware(t, ampcors.Config{Denied: func(w http.ResponseWriter, _ *http.Request, d ampcors.Decision) {
+		w.WriteHeader(d.StatusCode())
+		fmt.Fprint(w, "no")
+	}}).Wrap(router(&ran))
 	noCaches := newMiddleware(t, ampcors.Config{Caches: []cacheurl.Cache{}}).Wrap(router(&ran))
 	for want, test := range map[string]struct {
 		handler http.Handler
@@ -88,12 +162,60 @@ func TestAWrongRouteIsSaidToBeOne(t *testing.T) {
 			Header: http.Header{"X-Token": {"1"}, "Cookie": {"a=b"}}}},
 		"though Route.Caches is empty, for PUT /quiet is answered with status 204": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet",
 			Caches: []cacheurl.Cache{}}},
-		"status 404, and the handler does not run": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quite", Ran: takeRan}},
-		"is the path right?":                       {h, ampcorstest.Route{Publisher: "www.example.com", Method: "GET", Path: "/quite"}},
+		`is denied: Config.Denied wrote "no", and Config.Observe gets the reason`: {hidden, ampcorstest.Route{Publisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
+		"want as OtherPublisher one that the Config allows":                       {h, ampcorstest.Route{Publisher: "www.example.com", OtherPublisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
+		"status 404, and the handler does not run":                                {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quite", Ran: takeRan}},
+		"are the path and the method right?":                                      {h, ampcorstest.Route{Publisher: "www.example.com", Method: "GET", Path: "/quite"}},
 	} {
 		if err := ampcorstest.Check(test.handler, test.route); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "before the router does") {
 			t.Errorf("%+v: %v; want %q", test.route, err, want)
+		}
+	}
+}
+
+// simple answers preflights of pages that it knows, and lets others through to next.
+func simple(next http.Handler, grants func(r *http.Request) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodOptions || !grants(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		h.Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))
+		h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+		h.Set("Vary", "Origin")
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// What must not be granted is asked for, and what a Route says of its Config is compared.
+func TestWhatIsGrantedTooMuchIsFound(t *testing.T) {
+	ran := false
+	right := newMiddleware(t, ampcors.Config{}).Wrap(router(&ran))
+	programs := newMiddleware(t, ampcors.Config{DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(router(&ran))
+	plain := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/writes"}
+	mayWrite := plain
+	mayWrite.DangerouslyAllowUnsafeRequestsWithoutOrigin = true
+	for _, test := range []struct {
+		name  string
+		h     http.Handler
+		route ampcorstest.Route
+		want  string
+	}{
+		{"any header", simple(right, func(r *http.Request) bool {
+			return strings.HasPrefix(r.Header.Get("Origin"), "https://www-example-com.")
+		}), plain, "a preflight for the header X-Ampcorstest-Does-Not-Exist"},
+		{"another publisher", simple(right, func(r *http.Request) bool { return r.Header.Get("Access-Control-Request-Headers") == "" }), plain,
+			"a preflight from a page of evil.example"},
+		{"cookies", newMiddleware(t, ampcors.Config{Credentialed: true}).Wrap(router(&ran)), plain, "and Route.Credentialed is not set"},
+		{"programs", programs, mayWrite, ""},
+		{"no programs", right, mayWrite, ""},
+		{"programs, by mistake", programs, plain, "or DangerouslyAllowUnsafeRequestsWithoutOrigin in the Route"},
+	} {
+		if err := ampcorstest.Check(test.h, test.route); (err == nil) != (test.want == "") || !strings.Contains(fmt.Sprint(err), test.want) {
+			t.Errorf("%s: %v; want %q", test.name, err, test.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package header reads response headers that decide who gets a response.
+// Package header knows the headers that decide who gets a response, and those that only browsers set.
 package header
 
 import (

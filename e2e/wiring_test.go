@@ -327,7 +327,9 @@ func TestWirings(t *testing.T) {
 		{"not for Authorization", chain(ofMux(), unless(mw, hasPrefix("Authorization", "B"))), []string{"with Authorization: Basic", chooses}},
 		{"not for WebSockets", chain(http.HandlerFunc(profile), unless(mw, hasPrefix("Upgrade", "websocket"))), []string{"with a WebSocket's handshake", chooses}},
 		{"not for the same site", chain(ofMux(), unless(mw, hasPrefix("Sec-Fetch-Site", "same-site"))), []string{"with Sec-Fetch-Site: same-site", chooses}},
-		{"not without Sec-Fetch-Site", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.Header.Get("Origin") != "" && r.Header.Get("Sec-Fetch-Site") == "" && r.Method != "OPTIONS" })),
+		{"not without Sec-Fetch-Site", chain(ofMux(), unless(mw, func(r *http.Request) bool {
+			return r.Header.Get("Origin") != "" && r.Header.Get("Sec-Fetch-Site") == "" && r.Method != "OPTIONS"
+		})),
 			[]string{"with no Sec-Fetch-Site", chooses}},
 		{"not for navigation", chain(ofMux(), unless(mw, hasPrefix("Sec-Fetch-Mode", "navigate"))), []string{"with Sec-Fetch-Mode: navigate", chooses}},
 		{"not for HTTP/2", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.ProtoMajor == 2 })), []string{"with HTTP/2", chooses}},

@@ -13,6 +13,11 @@
 //   - A handler adds a second Vary line. nginx before 1.23 reads only that line.
 //   - A [net/http/httputil.ReverseProxy] clears all headers after a 1xx response of its backend, such
 //     as 103 Early Hints, and adds the backend's headers.
+//   - A middleware that compresses deletes Vary, as github.com/gin-contrib/gzip 1.2.5 does with errors. If it is
+//     one of a router's, put the whole router behind guard: mw.WrapDecision(guard.Handler(router)).
+//
+// What a handler writes to a connection that it has hijacked is its own: for a WebSocket, ReverseProxy sends a 101 with
+// all headers of its backend. Browsers check only Origin there, and no CORS headers.
 //
 // It is a package of its own, because it costs some allocations for each request. The ResponseWriter that
 // handlers get implements http.Flusher and http.Hijacker if the server's own does, and
@@ -23,10 +28,13 @@
 package guard
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ampcors/ampcors/internal/header"
 )
@@ -96,7 +104,27 @@ type writer struct {
 	guard *guard
 }
 
-func (w writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Unwrap is for [http.ResponseController]. The server's own writer would send what the handler changed.
+func (w writer) Unwrap() http.ResponseWriter {
+	return unwrapped{struct{ http.ResponseWriter }{w}, http.NewResponseController(w.ResponseWriter)}
+}
+
+// An unwrapped is a writer that is guarded too, with the methods of the server's that send no headers.
+type unwrapped struct {
+	http.ResponseWriter
+	server *http.ResponseController
+}
+
+func (u unwrapped) SetReadDeadline(deadline time.Time) error {
+	return u.server.SetReadDeadline(deadline)
+}
+func (u unwrapped) SetWriteDeadline(deadline time.Time) error {
+	return u.server.SetWriteDeadline(deadline)
+}
+func (u unwrapped) EnableFullDuplex() error { return u.server.EnableFullDuplex() }
+func (u unwrapped) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return u.server.Hijack()
+}
 
 func (w writer) WriteHeader(status int) {
 	w.guard.restore()

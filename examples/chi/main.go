@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/ampcors/ampcors"
 )
@@ -24,7 +25,12 @@ func main() {
 
 func handler(mw *ampcors.Middleware) http.Handler {
 	r := chi.NewRouter()
-	r.Use(mw.WrapDecision) // of the router, and not of a Group or a With: a preflight has no route
+	r.Use( // of the router, and not of a Group or a With: a preflight has no route
+		middleware.Recoverer,   // outermost: the 500 after a panic keeps the CORS headers, so that the page can read it
+		middleware.Compress(5), // outside: ampcors keeps its Vary, and denials are compressed, too
+		mw.WrapDecision,
+		login, // behind: a preflight has no cookie, and the page can read a 401
+	)
 	r.Get("/articles", whoCalls)
 	r.Put("/articles", whoCalls)
 	r.Get("/tenants/{tenant}/cart", cart)
@@ -49,3 +55,6 @@ func cart(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
+
+// login is where a program looks for its session, and answers 401. Here everybody may read.
+func login(next http.Handler) http.Handler { return next }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -78,7 +79,7 @@ func newClient(cfg Config) *client {
 		},
 	}
 	limit := rate.Inf
-	if cfg.Rate > 0 {
+	if cfg.Rate > 0 && !math.IsInf(cfg.Rate, 1) {
 		limit = rate.Limit(cfg.Rate)
 	}
 	allowed := make(map[string]bool)
@@ -140,7 +141,12 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.allowed[hostOf(u.Scheme, u.Host)] {
+	if host := hostOf(u.Scheme, u.Host); !c.allowed[host] {
+		for other := range c.allowed {
+			if sameName := (&url.URL{Host: other}).Hostname() == u.Hostname(); sameName {
+				return nil, fmt.Errorf("the backend leads to %s, another port of its host, at which another program may listen, and the probe does not call it: use %s %s if readers reach it there. Often the proxy in front does not pass on the Host or the port that readers use", u.Host, c.hostFlag, u.Host)
+			}
+		}
 		return nil, fmt.Errorf("the probe is not allowed to call the host %s: use %s %s", u.Host, c.hostFlag, u.Host)
 	}
 	if !req.isReady && c.limiter.Wait(ctx) != nil {

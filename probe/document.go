@@ -106,6 +106,7 @@ type Document struct {
 	Unknown   []Unknown  // URLs that are invalid or that only the browser knows
 	IsAMP     bool       // the html element is marked as an AMP document
 	IsEmail   bool       // the html element is marked as an AMP email
+	IsAd      bool       // the html element is marked as an AMPHTML ad
 	IsRun     bool       // it has a script that is the AMP runtime, by its name
 }
 
@@ -138,7 +139,7 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 	f.canonical = strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(cmp.Or(f.canonical, base.String()))), "=", ".")
 	f.elements(root)
 	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"),
-		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), hasRuntime(root)}, nil
+		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), isMarked(root, "amp4ads", "⚡4ads", "⚡\ufe0f4ads"), hasRuntime(root)}, nil
 }
 
 // isMarked reports whether the html element of a document has one of the attributes, which say that it is AMP.

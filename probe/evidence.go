@@ -96,7 +96,7 @@ const (
 	works seen = iota
 	refused
 	cachedWrong // a cache gave the answer for another page
-	alternates  // the answers change from one time to the next
+	alternates  // the answers change from one time to the next, for no reason that shows
 	accident    // only the first answer was an error
 )
 
@@ -151,9 +151,13 @@ func isDenialStatus(status int) bool {
 }
 
 // whyNoProof returns why an answer with this status proves nothing.
-func whyNoProof(status int) string {
+func whyNoProof(a *answer) string {
+	status := a.status()
+	if _, resp := a.last(); ownReason(resp) == "source_unavailable" {
+		return "the backend's ampcors cannot ask its database (status 503, source_unavailable): ampcors check, with the server's configuration and --database, says why"
+	}
 	if isOverloaded(status) {
-		return fmt.Sprintf("the backend limits requests, or is down (status %d)", status)
+		return fmt.Sprintf("the backend limits requests, or is down (status %d): if it limits them, use a --rate below its limit", status)
 	}
 	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing", status)
 }

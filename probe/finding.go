@@ -43,6 +43,8 @@ type Finding struct {
 	Remedy    string   `json:"remedy"`
 	Curl      string   `json:"curl"`            // a command line that repeats the request, without secrets
 	Known     bool     `json:"known,omitempty"` // set by [Report.Know]
+
+	isElsewhere bool // the cause is not in the CORS headers that the backend sends, so that advice on these would mislead
 }
 
 // Subject returns who must be able to call: the publisher's domain, or the sender's address.
@@ -132,8 +134,12 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 	if reason == "unknown_host" && t.Kind == KindEmails {
 		reason = unknownClient
 	}
-	if own := ownRemedies[reason]; own != "" && !t.Kind.IsHostile() && r.id != CachedWrongOrigin {
-		r.remedy = own
+	if lost := lostInPreflight(resp); lost != "" && request.method == http.MethodOptions {
+		reason = lost
+	}
+	isOfAmpcors := false
+	if own := ownRemedies[reason]; own != "" && !t.Kind.IsHostile() && r.id != CachedWrongOrigin && r.id != AnswersDiffer {
+		r.remedy, isOfAmpcors = own, true
 	}
 	if r.id == AnyOriginAllowed && c.p.cfg.Cookie == "" {
 		add("Whether the answers depend on cookies was not tested: --cookie compares them.")
@@ -144,7 +150,9 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 	if resp != nil && resp.Header.Get("Access-Control-Allow-Credentials") != "true" {
 		r.title = strings.Replace(r.title, " with the reader's cookies", "", 1)
 	}
-	return c.newFinding(r, origins, evidence, request)
+	f := c.newFinding(r, origins, evidence, request)
+	f.isElsewhere = isOfAmpcors || r.id == AnswersDiffer && reasonOf(resp) != "" || r.id == CachedWrongOrigin && variesByOrigin(resp.Header)
+	return f
 }
 
 // denialText returns the body of an answer with status 4xx or 5xx in one line, because it often says why; "" if it is a page.

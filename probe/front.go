@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -107,8 +108,33 @@ var ownRemedies = func() map[string]string {
 		"source_unavailable":       "The backend's ampcors cannot ask its database: ampcors check, with the server's configuration and --database, says why.",
 		unknownClient:              "The backend's ampcors does not know the mail client %[1]s: if its emails must work, add it to email.clients.",
 		"no_method":                unset, "not_configured": unset,
+		lostMethod: "Let the proxy in front of ampcors pass the request headers Access-Control-Request-Method and Access-Control-Request-Headers. The answer has the Vary of ampcors " +
+			"and the page's origin, so ampcors allows the page, and no Access-Control-Allow-Methods: it did not take the request for a preflight.",
+		lostHeaders: "Let the proxy in front of ampcors pass the request header Access-Control-Request-Headers. ampcors grants each header that it is asked for, or denies the preflight, " +
+			"and here it grants the method and no header.",
 	}
 }()
+
+// What a proxy can take from a preflight before ampcors sees it: keys of ownRemedies.
+const (
+	lostMethod  = "the method of a preflight is lost"
+	lostHeaders = "the headers of a preflight are lost"
+)
+
+// lostInPreflight returns what a proxy has taken from a preflight, or "". ampcors has answered it: Vary has all three names, and the page is allowed.
+func lostInPreflight(resp *response) string {
+	if resp == nil || resp.Header.Get("Access-Control-Allow-Origin") == "" ||
+		!strings.HasSuffix(strings.Join(resp.Header["Vary"], ", "), "Origin, Access-Control-Request-Method, Access-Control-Request-Headers") {
+		return ""
+	}
+	switch {
+	case resp.Header.Get("Access-Control-Allow-Methods") == "":
+		return lostMethod
+	case resp.Header.Get("Access-Control-Allow-Headers") == "":
+		return lostHeaders
+	}
+	return ""
+}
 
 // unknownClient is the key for unknown_host if a mail client asked: a mail client is no publisher.
 const unknownClient = "unknown_host of a mail client"

@@ -3,11 +3,13 @@ package probe
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,7 +67,22 @@ func TestWhatStandsInFront(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	right := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+	right := mw.Wrap(api)
+	another, err := ampcors.New(ampcors.Config{Publishers: []string{"news.example"}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	oneOf := func(n int64, isWrong func(http.ResponseWriter, *http.Request)) http.Handler {
+		var requests atomic.Int64
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1)%n == 0 {
+				isWrong(w, r)
+			} else {
+				right.ServeHTTP(w, r)
+			}
+		})
+	}
 	origins, err := Origins(publisher, cacheurl.DefaultCaches()...)
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +170,14 @@ func TestWhatStandsInFront(t *testing.T) {
 			right.ServeHTTP(w, r)
 		}), "GET", []ID{OwnOriginRefused, CacheRefused}, "a proxy in front of it that doubles or changes"},
 
+		{"two servers with different lists", oneOf(2, another.Wrap(api).ServeHTTP), "GET", []ID{AnswersDiffer}, "_not_"},
+		{"three servers, and one has another list", oneOf(3, another.Wrap(api).ServeHTTP), "GET", []ID{AnswersDiffer}, "_not_"},
+		{"two servers, and one denies all without a reason", oneOf(2, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }), "GET", []ID{AnswersDiffer},
+			"now with status 200 and now with 403"},
+		{"a wrong path", http.NotFoundHandler(), "GET", []ID{HTTPError}, "Look first whether the URL and the method are right"},
+		{"a wrong path, and HEAD", http.NotFoundHandler(), "HEAD", []ID{HTTPError}, "Look first whether the URL and the method are right"},
+		{"a wrong path behind ampcors", mw.Wrap(http.NotFoundHandler()), "GET", []ID{HTTPError}, ""},
+
 		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"a right cache, without CORS", behind(&sharedCache{backend: none, key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets Access-Control-Allow-Origin only for preflights"},
@@ -172,7 +197,7 @@ func TestWhatStandsInFront(t *testing.T) {
 			server := httptest.NewServer(test.backend)
 			defer server.Close()
 			e := Endpoint{URL: server.URL + "/", Method: test.method, Credentials: true, Answer: AnswerJSON}
-			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Unsafe: test.method == "POST"})
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Unsafe: test.method == "POST"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +271,11 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 		"a proxy that drops Origin": {changed(func(h http.Header) { h.Del("Origin") }), publisher,
 			Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Credentials: true}, nil, "ampcors got none"},
 		"a publisher that only a pattern matches": {patterns.ServeHTTP, "shop.example.com", get, nil, "a pattern matches no hash prefix"},
-		"a header that is not listed":             {api.ServeHTTP, publisher, get, http.Header{"X-Token": {"1"}}, "add it to requestHeaders"},
+		"a proxy that drops the preflight's method": {changed(func(h http.Header) { h.Del("Access-Control-Request-Method") }), publisher,
+			Endpoint{Method: "POST", ContentType: typeJSON, Body: "{}", Credentials: true}, nil, "it did not take the request for a preflight"},
+		"a proxy that drops the preflight's headers": {changed(func(h http.Header) { h.Del("Access-Control-Request-Headers") }), publisher,
+			Endpoint{Method: "POST", ContentType: typeJSON, Body: "{}", Credentials: true}, nil, "and here it grants the method and no header"},
+		"a header that is not listed": {api.ServeHTTP, publisher, get, http.Header{"X-Token": {"1"}}, "add it to requestHeaders"},
 		"nginx without X-Original-Method": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "Forbidden: no_method", http.StatusForbidden)
 		},
@@ -256,7 +285,7 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 			server := httptest.NewServer(test.handler)
 			defer server.Close()
 			test.e.URL = server.URL
-			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{test.e}, Publishers: []string{test.publisher}, PageHeader: test.header, Unsafe: true})
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{test.e}, Publishers: []string{test.publisher}, PageHeader: test.header, Unsafe: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,8 +294,8 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 					t.Errorf("%s: %s", f.ID, f.Remedy)
 				}
 			}
-			if len(report.Findings) == 0 {
-				t.Errorf("no findings; not tested: %+v", report.Untested)
+			if len(report.Findings) == 0 || len(report.Snippets) > 0 {
+				t.Errorf("%d findings, and advice on the backend's CORS headers for %d servers; not tested: %+v", len(report.Findings), len(report.Snippets), report.Untested)
 			}
 		})
 	}
@@ -286,7 +315,7 @@ func TestARequestWithoutASenderIsNoted(t *testing.T) {
 			_, _ = io.WriteString(w, "{}")
 		})))
 		defer server.Close()
-		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Answer: AnswerJSON}}, Senders: []string{"news@example.com"}})
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Answer: AnswerJSON}}, Senders: []string{"news@example.com"}})
 		if err != nil || len(report.Findings) > 0 {
 			t.Fatal(report, err)
 		}

@@ -120,7 +120,7 @@ func (c *cell) provesNothing(t *trial) error {
 		case first.err != nil:
 			return first.err
 		case isOverloaded(first.status()):
-			return errors.New(whyNoProof(first.status()))
+			return errors.New(whyNoProof(first.answer))
 		}
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *cell) provesNothing(t *trial) error {
 		case a.err != nil:
 			return a.err
 		case isOverloaded(status), slices.Contains(c.limits, status):
-			return errors.New(whyNoProof(status))
+			return errors.New(whyNoProof(a.answer))
 		case a.as != nil: // the publisher's own request
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
 			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
@@ -147,8 +147,15 @@ func (c *cell) provesNothing(t *trial) error {
 
 // allows reports whether a page can read an answer, or could if the backend answered its own pages rightly.
 func (c *cell) allows(t *trial, a *answer) bool {
-	_, resp := a.last()
-	return a.isReadable() || c.isHidden && resp != nil && resp.Header.Get("Access-Control-Allow-Origin") == t.origin
+	return a.isReadable() || c.isHidden && a.fetch != nil && a.fetch.response.Header.Get("Access-Control-Allow-Origin") == t.origin
+}
+
+// isOnlyPreflighted reports whether a page was allowed by a preflight that grants too little, and no answer shows what it may read.
+func (c *cell) isOnlyPreflighted(t *trial) bool {
+	isSent := slices.ContainsFunc(t.asked, func(a asked) bool { return a.fetch != nil })
+	return c.isHidden && !isSent && slices.ContainsFunc(t.asked, func(a asked) bool {
+		return a.preflight != nil && a.preflight.response != nil && a.preflight.response.Header.Get("Access-Control-Allow-Origin") == t.origin
+	})
 }
 
 // isDenied is the verdict on a page that must not be able to read any answer.
@@ -171,6 +178,9 @@ func (c *cell) isDenied(t *trial) verdict {
 		if _, resp := a.last(); resp != nil && !c.e.Credentials && resp.Header.Get("Access-Control-Allow-Origin") == "*" {
 			isPublic = true
 		}
+	}
+	if c.isOnlyPreflighted(t) {
+		return unknown("its preflight is answered as if it were allowed, and grants as little as that of the publisher's page: what it could read shows once the publisher's page works")
 	}
 	return verdict{Outcome: Fine, isPublic: isPublic}
 }
@@ -383,8 +393,8 @@ func (c *cell) isForged(t *trial) verdict {
 	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
 		return verdict{Outcome: Problem, id: UnsafeSeemsToRun, shown: a, remark: fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)}
 	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
-		return unknown(fmt.Sprintf("it is answered with status %d, and with another answer than the publisher's own request: only the backend knows whether it was denied",
-			resp.Status))
+		return unknown(fmt.Sprintf("it is answered with status %d, and with another answer than the publisher's own request: only the backend knows whether it was denied. "+
+			"A denial with status 403 would show it, and so would an answer to the publisher's page that is the same each time", resp.Status))
 	}
 	return fine()
 }

@@ -2,7 +2,10 @@ package probe
 
 import (
 	"errors"
+	"io"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -499,5 +502,64 @@ func TestKnownFindingsAreNotCounted(t *testing.T) {
 	r.Know(func(f Finding) bool { return f.ID == NullAllowed || f.ID == VaryMissing })
 	if s := r.Summary; s.High != 0 || s.Medium != 1 || s.Low != 1 || !r.Findings[0].Known || r.Findings[1].Known {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Who may read is judged by the answer that a page reads. A preflight that is answered for anybody, and grants too little, shows only that the
+// publisher's page is blocked.
+func TestAnIncompletePreflightForAnybodyIsNoAnswer(t *testing.T) {
+	backend := func(isChecked bool) http.Handler {
+		mayRead, err := Origins(publisher, cacheurl.DefaultCaches()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			origin := r.Header.Get("Origin")
+			w.Header().Set("Vary", "Origin")
+			if r.Method != http.MethodOptions && isChecked && !slices.Contains(mayRead, origin) {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			w.Header().Set("Access-Control-Allow-Origin", origin)
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
+			_, _ = io.WriteString(w, "{}")
+		})
+	}
+	for _, test := range []struct {
+		name      string
+		isChecked bool
+		e         Endpoint
+		unsafe    bool
+		want      []ID
+		notTested string
+	}{
+		{"reads", true, Endpoint{Method: "GET", Credentials: true}, false, []ID{PreflightIncomplete}, ""},
+		{"reads, and requests are answered for anybody", false, Endpoint{Method: "GET", Credentials: true}, false, []ID{PreflightIncomplete, AnyOriginAllowed}, ""},
+		{"writes that are not sent", true, jsonPost, false, []ID{PreflightIncomplete}, "grants as little as that of the publisher's page"},
+		{"writes", true, jsonPost, true, []ID{PreflightIncomplete}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(backend(test.isChecked))
+			defer server.Close()
+			test.e.URL = server.URL
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{test.e}, Publishers: []string{publisher}, Unsafe: test.unsafe, PageHeader: http.Header{"X-Token": {"1"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []ID
+			for _, f := range report.Findings {
+				got = append(got, f.ID)
+			}
+			isSaid := slices.ContainsFunc(report.Untested, func(u Untested) bool { return strings.Contains(u.Reason, test.notTested) })
+			for _, id := range test.want {
+				if !slices.Contains(got, id) {
+					t.Errorf("%s is not found", id)
+				}
+			}
+			if slices.Contains(got, AnyOriginAllowed) != slices.Contains(test.want, AnyOriginAllowed) || test.notTested != "" && !isSaid {
+				t.Errorf("%q; %+v", got, report.Untested)
+			}
+		})
 	}
 }

@@ -35,7 +35,7 @@ func (c *cell) judgePages(pages []*trial) {
 		case isOverloaded(a.status()) && c.isOnlyThisCache(t, pages):
 			remark = "pages on other caches are answered"
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
-			t.skip(whyNoProof(a.status()), false)
+			t.skip(whyNoProof(a), false)
 			continue
 		case isCached:
 		case c.isWalled(a, pages):
@@ -55,10 +55,23 @@ func (c *cell) judgePages(pages []*trial) {
 			t.Works = true
 		}
 	}
+	if c.isWrongForAll(pages) {
+		for t, id := range blocked {
+			if id == ErrorWithoutCORS && t.remark == "" {
+				blocked[t] = HTTPError
+				t.remark = "each request gets this error, whatever its Origin is. Look first whether the URL and the method are right"
+			}
+		}
+	}
 	c.findRefused(judged, blocked)
 	c.findFlaws(judged)
 	for _, t := range judged {
 		c.tested = true
+		if c.differs != nil && inFront == "" && t.Outcome != Problem && t.origin != originOfURL(c.e.URL) { // it works by chance
+			t.Works, t.Reason = false, "the same request was blocked at another time"
+			t.blame(AnswersDiffer, c.differs, "the same request had other CORS headers at another time")
+			continue
+		}
 		switch {
 		case t.Outcome != Problem && t.judged.fetch == nil:
 			t.Works = false
@@ -136,6 +149,23 @@ func (c *cell) isWalled(a *answer, pages []*trial) bool {
 	return !slices.ContainsFunc(append(pages, without), func(t *trial) bool {
 		return t.asked[0].status() != status || t.Kind == KindPage && t.asked[0].isReadable()
 	})
+}
+
+// isWrongForAll reports whether each request of the publisher's pages, and one without Origin if that was sent, got the same status of
+// 4xx, which says that the request is wrong.
+func (c *cell) isWrongForAll(pages []*trial) bool {
+	status := 0
+	for _, t := range append(pages, c.withoutOriginTrial()) {
+		if t == nil {
+			continue
+		}
+		for _, a := range t.asked {
+			if status = cmp.Or(status, a.status()); a.fetch == nil || a.status() != status || a.fetch.hop > 0 {
+				return false
+			}
+		}
+	}
+	return status >= 400 && status <= 499
 }
 
 // denials are the ids of problems that can mean that the backend denies only some origins.

@@ -198,6 +198,9 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	missing := ""
 	switch {
 	case read.IsEmail:
+	case read.IsAd:
+		p.report.Notes = append(p.report.Notes, document.String()+" is an AMPHTML ad (⚡4ads). A page of somebody else shows it, in a frame at a host that names no publisher, "+
+			"so that no origin which was tested here is the ad's. What it fetches must not depend on the reader.")
 	case !read.IsAMP:
 		missing = "its html element has neither the attribute amp nor ⚡"
 	case !read.IsRun:
@@ -206,6 +209,10 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	if missing != "" {
 		p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s (%d bytes) is not an AMP document: %s. An AMP Cache does not serve it, but redirects its readers to the canonical page. Only that attribute and that script were looked at: the probe is no validator, and ampcors cached says what caches serve.",
 			document, len(f.response.Body), missing))
+	}
+	if contentType := f.response.Header.Get("Content-Type"); !isHTML(contentType) {
+		p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Content-Type: %.100q, so that browsers show it as a text, or save it; it was tested as a document all the same. Send text/html.",
+			document, contentType))
 	}
 	if len(publishers) == 0 && !read.IsEmail {
 		domain, err := cacheurl.CanonicalDomain(base.Hostname())
@@ -216,6 +223,12 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 	}
 	p.addDocument(document.String(), read, publishers)
 	return nil
+}
+
+// isHTML reports whether browsers take a resource for HTML. Without a type, they look at its beginning.
+func isHTML(contentType string) bool {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return contentType == "" || err == nil && (mediaType == "text/html" || mediaType == "application/xhtml+xml")
 }
 
 // readEmail adds the endpoints of an email, and lets their hosts be called. Its URLs must be absolute.

@@ -15,6 +15,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -70,7 +72,7 @@ type Config struct {
 	// Insecure accepts any certificate.
 	Insecure bool
 
-	Rate         float64       // requests per second. If zero, there is no limit.
+	Rate         float64       // requests per second. If zero, DefaultRate is used; math.Inf(1) is no limit.
 	Timeout      time.Duration // of a request, its answer included. If zero, 10 seconds is used.
 	MaxTime      time.Duration // of the whole probe. If zero: 5 minutes, or three times as long as the requests take at Rate, if that is longer.
 	MaxAnswer    int64         // bytes of an answer. If zero, 1 MiB is used.
@@ -104,9 +106,6 @@ type Estimate struct {
 type Report struct {
 	Target    string     `json:"target"` // the document, or the first endpoint
 	Date      time.Time  `json:"date"`
-	Version   string     `json:"version"` // of the command
-	Command   string     `json:"command"` // its flags, without secrets
-	FailOn    Severity   `json:"failOn"`  // the lowest severity that is a failure; "none" for none
 	Estimate  Estimate   `json:"estimate"`
 	Endpoints []Endpoint `json:"endpoints"`
 	Trials    []Trial    `json:"trials"`   // the plan, with an outcome for each
@@ -127,7 +126,7 @@ type Untested struct {
 	Failed   bool   `json:"failed"` // it was tried; false if the Config does not allow it, or if it need not be known
 }
 
-// DefaultRate is the command's limit of requests per second: 50 endpoints that answer in 20 ms take half a
+// DefaultRate is the limit of requests per second if none is given: 50 endpoints that answer in 20 ms take half a
 // minute. With up to ten requests at once, slower backends get fewer.
 const DefaultRate = 300
 
@@ -166,7 +165,10 @@ func (p *prober) hostileCaches() []cacheurl.Cache {
 }
 
 func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	if cfg.Rate < 0 || math.IsNaN(cfg.Rate) {
+		return nil, fmt.Errorf("the rate is %v; want requests per second", cfg.Rate)
+	}
+	cfg.Rate, cfg.Timeout = cmp.Or(cfg.Rate, DefaultRate), cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.MaxEndpoints = cmp.Or(cfg.MaxEndpoints, 200)
 	if cfg.Caches == nil {
 		cfg.Caches = cacheurl.DefaultCaches()
@@ -199,7 +201,7 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 		p.report.Estimate.Trials += e.Trials
 		p.report.Estimate.Requests += e.Requests
 	}
-	if cfg.Rate > 0 {
+	if !math.IsInf(cfg.Rate, 1) {
 		p.report.Estimate.Time = time.Duration(float64(p.report.Estimate.Requests) / cfg.Rate * float64(time.Second))
 	}
 	if sends {
@@ -299,7 +301,7 @@ func (p *prober) finish(cells []*cell) {
 	slices.Sort(r.Notes)
 	r.Notes = slices.Compact(r.Notes)
 	s.Endpoints, s.Requests = len(r.Endpoints), int(p.client.sent.Load())
-	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Sender == "" }) {
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Sender == "" && !f.isElsewhere }) {
 		r.Snippets = snippets(p.policy)
 	}
 	r.Know(func(Finding) bool { return false })

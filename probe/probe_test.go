@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -170,7 +172,7 @@ func TestTheTargetOfARedirectMustNotAllowNull(t *testing.T) {
 	}))
 	defer first.Close()
 	target, _ := url.Parse(second.URL)
-	report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: first.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}},
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: first.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}},
 		Publishers: []string{publisher}, AllowHosts: []string{target.Host}})
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +202,7 @@ func TestPublishersThatLookAlike(t *testing.T) {
 		io.WriteString(w, "{}")
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}}, Publishers: publishers})
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}}, Publishers: publishers})
 	if err != nil || len(report.Findings) > 0 || report.Summary.Fine != report.Summary.Planned || report.Summary.Planned < 250 {
 		t.Errorf("%+v, %+v, %v", report.Findings, report.Summary, err)
 	}
@@ -227,7 +229,7 @@ func TestHostileServersCostLittle(t *testing.T) {
 			server := httptest.NewServer(handler)
 			defer server.Close()
 			e := Endpoint{URL: server.URL, Method: "GET", Answer: AnswerJSON}
-			report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Timeout: 300 * time.Millisecond})
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Timeout: 300 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +245,7 @@ func TestHostileServersCostLittle(t *testing.T) {
 		}))
 		defer server.Close()
 		e := Endpoint{URL: server.URL, Method: "GET", Answer: AnswerJSON}
-		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Caches: cacheurl.DefaultCaches()[:2]})
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Caches: cacheurl.DefaultCaches()[:2]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +257,7 @@ func TestHostileServersCostLittle(t *testing.T) {
 		document := `<script id="amp-access" type="application/json">` + strings.Repeat("[", 1<<19) + "</script>"
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, document) }))
 		defer server.Close()
-		report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}})
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher}})
 		if err != nil || len(report.Unknown) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -278,7 +280,7 @@ func TestOnlyAllowedHostsAreCalled(t *testing.T) {
 	}))
 	defer server.Close()
 	u, _ := url.Parse(server.URL)
-	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, OnlyHosts: []string{u.Host}})
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, OnlyHosts: []string{u.Host}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +307,7 @@ func TestOnlySafeMethodsAreSent(t *testing.T) {
 	for i := range endpoints {
 		endpoints[i].URL = server.URL
 	}
-	report, err := Run(t.Context(), Config{Endpoints: endpoints, Publishers: []string{publisher}})
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: endpoints, Publishers: []string{publisher}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +337,7 @@ func TestARequestOfAnotherSiteThatFailsIsReported(t *testing.T) {
 	}))
 	defer server.Close()
 	e := Endpoint{URL: server.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}
-	report, err := Run(t.Context(), Config{Endpoints: []Endpoint{e}, Publishers: []string{publisher}})
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +375,7 @@ func TestSecretsStay(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Cookie: "session=c00kie",
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Cookie: "session=c00kie",
 		Header: http.Header{"X-Api-Key": {secret}, "Authorization": {"Bearer s3cret"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -436,7 +438,7 @@ func TestFoundDocumentsGetNoSecrets(t *testing.T) {
 		io.WriteString(w, "<html amp>")
 	}))
 	defer other.Close()
-	report, err := Run(t.Context(), Config{FoundDocuments: []string{other.URL + "/x"}, Publishers: []string{publisher}, Cookie: "session=1",
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), FoundDocuments: []string{other.URL + "/x"}, Publishers: []string{publisher}, Cookie: "session=1",
 		Header: http.Header{"Authorization": {"Bearer s3cret"}}})
 	if err != nil || !asked || slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "were sent to") }) {
 		t.Errorf("asked: %t, %v, %+v", asked, err, report)
@@ -455,7 +457,7 @@ func TestSecretsOfFormsStay(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/"}, Publishers: []string{publisher},
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher},
 		Header: http.Header{"X-Token": {"s3cret!(x)'&y"}},
 		Cookie: "session=1", PageHeader: http.Header{"X-Page": {"1"}}})
 	if err != nil {
@@ -536,7 +538,7 @@ func TestAnAmbiguousPrefixMustBeDenied(t *testing.T) {
 		}
 		server := httptest.NewServer(mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })))
 		defer server.Close()
-		report, err := Run(t.Context(), Config{Publishers: []string{"www.lāstekas.lv"},
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Publishers: []string{"www.lāstekas.lv"},
 			Endpoints: []Endpoint{{URL: server.URL, Component: "endpoint", Method: "GET", Credentials: true, Answer: AnswerJSON}}})
 		if err != nil || (len(report.Findings) > 0) != isAllowed || isAllowed && report.Findings[0].ID != "twin-allowed" {
 			t.Errorf("allowed: %t: %v, %+v", isAllowed, err, report)
@@ -573,7 +575,7 @@ func TestWithoutCachesOnlyOwnPagesMustWork(t *testing.T) {
 		{"nobody", allowing(func(string) bool { return false }), []ID{ACAOMissing}},
 	} {
 		server := httptest.NewServer(test.backend)
-		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL + "/", Method: http.MethodGet, Credentials: true, Answer: AnswerJSON}},
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL + "/", Method: http.MethodGet, Credentials: true, Answer: AnswerJSON}},
 			Publishers: []string{publisher}, Caches: []cacheurl.Cache{}})
 		server.Close()
 		if err != nil {
@@ -605,7 +607,7 @@ func TestADocumentIsFetchedAfterRedirects(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Documents: []string{server.URL + "/article"}, Publishers: []string{publisher}})
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/article"}, Publishers: []string{publisher}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -625,7 +627,7 @@ func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) {
 	defer server.Close()
 	to, _ := url.Parse(plain.URL)
 	from, _ := url.Parse(server.URL)
-	cfg := Config{Documents: []string{server.URL}, Publishers: []string{publisher}, OnlyHosts: []string{to.Host, from.Host}, Insecure: true}
+	cfg := Config{Rate: math.Inf(1), Documents: []string{server.URL}, Publishers: []string{publisher}, OnlyHosts: []string{to.Host, from.Host}, Insecure: true}
 	if report, err := Run(t.Context(), cfg); err != nil || len(report.Untested) != 1 || !strings.Contains(report.Untested[0].Reason, "mixed content") {
 		t.Errorf("a document: %+v, %v", report, err)
 	}
@@ -675,7 +677,7 @@ func TestADocumentIsParsedWithinLimits(t *testing.T) {
 		w.Write(append([]byte("<html>"), make([]byte, 1<<20)...))
 	}))
 	defer server.Close()
-	cfg := Config{Documents: []string{server.URL}, Publishers: []string{publisher}}
+	cfg := Config{Rate: math.Inf(1), Documents: []string{server.URL}, Publishers: []string{publisher}}
 	if report, err := Plan(t.Context(), cfg); err != nil || len(report.Untested) != 1 ||
 		!strings.Contains(report.Untested[0].Reason, "longer than 1048576 bytes") {
 		t.Errorf("more than 1 MiB: %+v, %v", report, err)
@@ -690,6 +692,7 @@ func TestADocumentIsParsedWithinLimits(t *testing.T) {
 func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 	for _, test := range []struct {
 		name, document, cacheControl string
+		contentType                  string
 		status                       int
 		note, err                    string
 	}{
@@ -701,12 +704,17 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 		{name: "not AMP", document: "<html lang=en><body amp>", note: "redirects its readers to the canonical page"},
 		{name: "for email", document: "<html ⚡4email><body>", err: "it is an AMP email, whose requests a reader's mail client makes: use --sender"},
 		{name: "for email, in letters", document: "<!doctype html><html amp4email data-css-strict><body>", err: "use --sender"},
+		{name: "for ads", document: "<html ⚡4ads><head><script src=https://cdn.ampproject.org/amp4ads-v0.js></script><body>", note: "is an AMPHTML ad"},
+		{name: "for ads, in letters", document: "<html amp4ads><body>", note: "is an AMPHTML ad"},
+		{name: "as text", document: "<html amp><body>", contentType: "text/plain; charset=utf-8", note: `has Content-Type: "text/plain; charset=utf-8"`},
+		{name: "as XHTML", document: `<html amp=""><head><script async="" src="https://cdn.ampproject.org/v0.js"></script></head><body></body></html>`, contentType: "application/xhtml+xml"},
 		{name: "no-transform", document: "<html amp><body>", cacheControl: "max-age=60, No-Transform", note: "no-transform, which AMP Caches ignore"},
 		{name: "5xx", status: 502, err: "the status is 502; an AMP Cache that has no copy of the document answers 404"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Cache-Control", test.cacheControl)
+				w.Header().Set("Content-Type", cmp.Or(test.contentType, "text/html"))
 				if test.status != 0 {
 					w.WriteHeader(test.status)
 				}
@@ -724,7 +732,7 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 				t.Fatal(err)
 			}
 			notes := strings.Join(report.Notes, "\n")
-			if !strings.Contains(notes, test.note) || test.note == "" && (strings.Contains(notes, "canonical") || strings.Contains(notes, "transform")) {
+			if !strings.Contains(notes, test.note) || test.note == "" && (strings.Contains(notes, "canonical") || strings.Contains(notes, "transform") || strings.Contains(notes, "Content-Type")) {
 				t.Errorf("the notes are:\n%s", notes)
 			}
 		})
@@ -741,7 +749,7 @@ func TestACookieForTheSameSiteIsNoted(t *testing.T) {
 			io.WriteString(w, "{}")
 		}))
 		defer server.Close()
-		report, err := Run(t.Context(), Config{Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true}}, Publishers: []string{publisher}})
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true}}, Publishers: []string{publisher}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -165,13 +167,13 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 			show(fmt.Sprintf("%d of %d trials: %s", done, total, endpoint))
 		}
 	}
-	report, err := test(cmd.Context(), cfg)
+	result, err := test(cmd.Context(), cfg)
 	clear()
 	if err != nil {
 		return err
 	}
-	report.Know(known)
-	report.Version, report.Command, report.FailOn = version(), commandLine(cmd, args), probe.Severity(f.failOn)
+	result.Know(known)
+	report := &runReport{result, version(), commandLine(cmd, args), probe.Severity(f.failOn)}
 	if f.plan {
 		if err := writePlan(cmd.OutOrStdout(), f.output, report); err != nil {
 			return err
@@ -186,14 +188,14 @@ func runProbe(cmd *cobra.Command, args []string, f probeFlags) error {
 		if c.file != nil {
 			out = c.file // writeTable makes it printable, because escape sequences of colors must not go through a printer
 		}
-		err = writeTable(out, report, c, f.advice)
+		err = writeTable(out, result, c, f.advice)
 	} else {
 		err = write(cmd.OutOrStdout(), report)
 	}
 	if err != nil {
 		return err
 	}
-	if code := f.exitCode(report); code != exitClean {
+	if code := f.exitCode(result); code != exitClean {
 		return exitError{code: code}
 	}
 	return nil
@@ -222,7 +224,7 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 			return nil, fmt.Errorf("--ignore: there is no finding with the id %q%s", id, suggest("", nearest(id, textsOf(probe.IDs()))))
 		}
 	}
-	var baseline probe.Report
+	baseline := runReport{Report: new(probe.Report)}
 	if f.baseline != "" {
 		data, err := os.ReadFile(f.baseline)
 		if err != nil {
@@ -246,7 +248,7 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 	cfg := probe.Config{
 		Publishers: f.publishers, Unsafe: f.unsafe, Insecure: f.insecure, Cookie: f.cookie, AllowHosts: f.allowHosts,
 		OnlyHosts: f.onlyHosts, Senders: f.senders, MailClients: f.mailClients,
-		Rate: f.rate, Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints,
+		Rate: cmp.Or(f.rate, math.Inf(1)), Timeout: f.timeout, MaxTime: f.maxTime, MaxEndpoints: f.maxEndpoints,
 		MaxAnswer: f.maxAnswer << 20,
 	}
 	err := addArguments(&cfg, args)

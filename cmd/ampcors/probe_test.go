@@ -437,7 +437,7 @@ func TestAnAPIIsNoDocument(t *testing.T) {
 func TestJUnitObeysFailOn(t *testing.T) {
 	for failOn, want := range map[probe.Severity]int{probe.Low: 1, probe.Medium: 1, probe.High: 0, "none": 0} {
 		var b bytes.Buffer
-		report := &probe.Report{FailOn: failOn, Findings: []probe.Finding{{ID: probe.AnswersDiffer, Severity: probe.Medium, Title: "a title"}}}
+		report := &runReport{FailOn: failOn, Report: &probe.Report{Findings: []probe.Finding{{ID: probe.AnswersDiffer, Severity: probe.Medium, Title: "a title"}}}}
 		if err := writeJUnit(&b, report); err != nil {
 			t.Fatal(err)
 		}

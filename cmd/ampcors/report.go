@@ -14,9 +14,17 @@ import (
 	"github.com/ampcors/ampcors/probe"
 )
 
+// A runReport is the report of a run of ampcors probe.
+type runReport struct {
+	*probe.Report
+	Version string         `json:"version"`
+	Command string         `json:"command"` // its flags, without secrets
+	FailOn  probe.Severity `json:"failOn"`  // the lowest severity that is a failure; "none" for none
+}
+
 // writers write a report, by the name of the format. writeTable writes that for people.
-var writers = map[string]func(w io.Writer, report *probe.Report) error{
-	"json":   func(w io.Writer, report *probe.Report) error { return writeJSON(w, report) },
+var writers = map[string]func(w io.Writer, report *runReport) error{
+	"json":   func(w io.Writer, report *runReport) error { return writeJSON(w, report) },
 	"junit":  writeJUnit,
 	"sarif":  writeSARIF,
 	"github": writeGitHub,
@@ -205,7 +213,7 @@ func whyNotTested(report *probe.Report) (most string) {
 
 // headlineOfPages is the part about pages.
 func headlineOfPages(report *probe.Report) string {
-	var pages, works, pagesUnknown, hostile, public, allowed, hostileUnknown int
+	var pages, works, changing, pagesUnknown, hostile, public, allowed, hostileUnknown int
 	for _, t := range report.Trials {
 		isUnknown := t.Outcome == probe.NotTested
 		switch {
@@ -215,6 +223,9 @@ func headlineOfPages(report *probe.Report) string {
 			pages++
 			if t.Works {
 				works++
+			}
+			if slices.Contains(t.Causes, probe.AnswersDiffer) {
+				changing++
 			}
 		case t.Kind == probe.KindSenders:
 		case t.Kind.IsHostile() && isUnknown:
@@ -232,6 +243,8 @@ func headlineOfPages(report *probe.Report) string {
 	switch {
 	case pages == 0:
 		text = "Whether the publisher's pages work was not tested."
+	case changing > 0:
+		text = fmt.Sprintf("The publisher's pages work at one time and not at another, in %d of %d places.", changing, pages)
 	case works == pages && pagesUnknown == 0:
 		text = "The publisher's pages work in each of " + plural(pages, "place") + "."
 	case works == pages:
@@ -427,7 +440,7 @@ func effort(e probe.Estimate) string {
 }
 
 // writePlan writes what would be tested.
-func writePlan(w io.Writer, output string, report *probe.Report) error {
+func writePlan(w io.Writer, output string, report *runReport) error {
 	if output == "json" {
 		return writeJSON(w, report)
 	}
@@ -457,7 +470,7 @@ func writePlan(w io.Writer, output string, report *probe.Report) error {
 }
 
 // writeGitHub writes annotations, which GitHub Actions shows beside a run.
-func writeGitHub(w io.Writer, report *probe.Report) error {
+func writeGitHub(w io.Writer, report *runReport) error {
 	escape := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	commands := map[probe.Severity]string{probe.High: "error", probe.Medium: "warning", probe.Low: "notice"}
@@ -480,7 +493,7 @@ func writeGitHub(w io.Writer, report *probe.Report) error {
 	for _, u := range report.Unknown {
 		fmt.Fprintf(&b, "::notice title=known only in the browser::%s\n", escape.Replace(u.Component+": "+u.What))
 	}
-	fmt.Fprintf(&b, "%s\n%s\n", headline(report), counts(report))
+	fmt.Fprintf(&b, "%s\n%s\n", headline(report.Report), counts(report.Report))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -515,7 +528,7 @@ type (
 	}
 )
 
-func writeJUnit(w io.Writer, report *probe.Report) error {
+func writeJUnit(w io.Writer, report *runReport) error {
 	suite := junitSuite{Name: "ampcors probe " + report.Target}
 	notTested := func(c junitCase, reason string, failed bool) {
 		if failure := (&junitFailure{Message: reason}); failed {
@@ -531,7 +544,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 	for _, t := range report.Trials {
 		c := junitCase{Class: t.Method + " " + t.Endpoint + " " + t.Subject(),
 			Name: strings.TrimSpace(string(t.Kind) + ": " + t.What + " " + t.Origin)}
-		switch f := findingOf(report, t); {
+		switch f := findingOf(report.Report, t); {
 		case t.Outcome == probe.NotTested:
 			notTested(c, t.Reason, !t.ByChoice)
 			continue
@@ -550,7 +563,7 @@ func writeJUnit(w io.Writer, report *probe.Report) error {
 	}
 	for _, f := range report.Findings { // of no trial
 		if f.ID == probe.AnswersDiffer && !f.Known && !slices.ContainsFunc(report.Trials,
-			func(t probe.Trial) bool { return findingOf(report, t).ID == f.ID }) {
+			func(t probe.Trial) bool { return findingOf(report.Report, t).ID == f.ID }) {
 			c := junitCase{Class: f.Method + " " + f.Endpoint + " " + f.Subject(), Name: string(f.ID)}
 			if !isFailure(f) {
 				notTested(c, "below --fail-on: "+f.Title, false)
@@ -595,7 +608,7 @@ func findingOf(report *probe.Report, t probe.Trial) (found probe.Finding) {
 	return found
 }
 
-func writeHTML(w io.Writer, report *probe.Report) error {
+func writeHTML(w io.Writer, report *runReport) error {
 	return reportTemplate.Execute(w, report)
 }
 

@@ -43,7 +43,7 @@ type (
 )
 
 // writeSARIF writes findings for a code scanning service. What was not tested is a notification of the tool.
-func writeSARIF(w io.Writer, report *probe.Report) error {
+func writeSARIF(w io.Writer, report *runReport) error {
 	rules, results, untested := []sarifRule{}, []sarifResult{}, []any{}
 	levels := map[probe.Severity]string{probe.High: "error", probe.Medium: "warning", probe.Low: "note"}
 	for _, f := range report.Findings {

@@ -12,10 +12,11 @@
 //
 // No list of requests is complete. These can get past a Middleware that is at the wrong place, and Check does not send
 // them: other paths and methods than the route's, and the path under other names than those in the list of [Check];
-// other Host headers, because a router may serve several hosts (wrap the handler in one that sets Request.Host);
-// HTTP/3, trailers, Expect, chunked bodies and bodies above a kilobyte; other codings than gzip and deflate; requests
-// after a login, unless Route.Header has its session; many requests at the same time. A gateway or a cache in front of
-// the program is not in a test of the handler: for these there is "ampcors probe".
+// other Host headers, client addresses, TLS or X-Forwarded headers, by which a program may choose (wrap the handler in one
+// that sets them in the Request); HTTP/3, trailers, Expect, chunked and long bodies; other codings than gzip and deflate;
+// pages of the publisher's own domain over http or at another port; requests after a login, unless Route.Header has its
+// session; several requests at the same time. A gateway or a cache in front of the program is not in a test of the
+// handler: for these there is "ampcors probe".
 package ampcorstest
 
 import (
@@ -74,17 +75,19 @@ type Route struct {
 	// protection against CSRF that denies pages of caches, or another tenant's page.
 	NotCalled bool
 
-	// Ran reports whether the route's handler ran since the last call of Ran. It is needed for a handler that
-	// writes nothing: whether a denied request reaches it all the same shows nowhere else. The code that notes a
-	// run must be in the handler itself, and not in a wrapper around the router: see the example of Check.
+	// Ran reports whether the route's handler ran since the last call of Ran. The code that notes a run must be in the
+	// handler itself, and not in a wrapper around the router: see the example of Check. If it is nil, some mistakes
+	// show nowhere: a denied request that reaches a handler which writes nothing, redirects or does not want the
+	// request's Content-Type; and a handler of an unsafe method that a GET, which needs no permission, runs too.
 	Ran func() bool
 }
 
 // evil is a publisher that nobody allows.
 const evil = "evil.example"
 
-// Check sends requests through a handler, and reads the responses as a browser would. The handler gets the route's own
-// request, so it must be one of a test, with a database of a test.
+// Check sends about 100 requests through a handler, and reads the responses as a browser would. The handler gets the
+// route's own request four times, so it must be one of a test, with a database of a test. A request is canceled after
+// its response was flushed, so that a stream ends, or after 10 seconds.
 //
 // Check sends what pages of the publisher send, at their own origin, on the first two of the AMP Caches and with the
 // hash prefix, or only at Route.Origin if that is set:
@@ -100,11 +103,15 @@ const evil = "evil.example"
 //   - the request of another publisher's page once more with each change that the page can make: its origin (on
 //     each cache, elsewhere, with http, a port, "null", a look-alike name), Sec-Fetch-Site, Sec-Fetch-Mode, the types
 //     of forms, Accept, Referer, Authorization (browsers send that of HTTP Basic by themselves), cookies, HTTP/2, a
-//     WebSocket's handshake, a prefetch, a query such as __amp_source_origin, and other spellings of the path,
-//   - a GET with _method, _METHOD or method in its query, which some routers take for another method.
+//     WebSocket's handshake, a prefetch, a query such as __amp_source_origin or token, and other spellings of the path,
+//   - a link of any page, which has no Origin, also with _method, _METHOD or method in its query, which some routers
+//     take for another method. It is answered, with Vary: Origin, and must not run a handler of an unsafe method.
 //
 // The error joins all that is wrong. If the handler is right, only GET requests, and the route's own, reach the router.
 func Check(h http.Handler, route Route) error {
+	if h == nil {
+		return errors.New("ampcorstest: the handler is nil")
+	}
 	if err := route.validate(); err != nil {
 		return err
 	}
@@ -119,8 +126,17 @@ func Check(h http.Handler, route Route) error {
 			return err
 		}
 	}
+	c.check(allowed, others)
+	if c.limited > 0 {
+		return fmt.Errorf("ampcorstest: request %d is answered with status 429. Check sends about 100: raise the limit of requests in the test", c.limited)
+	}
+	return errors.Join(c.errs...)
+}
+
+func (c *checker) check(allowed, others []string) {
+	route := c.route
 	if !c.preflight(allowed[0]) {
-		return errors.Join(c.errs...) // what follows would be denied, too
+		return // what follows would be denied, too
 	}
 	for i := 1; i < len(allowed) && len(c.errs) == 0; i++ {
 		c.preflight(allowed[i])
@@ -147,7 +163,6 @@ func Check(h http.Handler, route Route) error {
 	if !route.NotCalled && len(c.errs) == 0 {
 		c.otherPublisher(others)
 	}
-	return errors.Join(c.errs...)
 }
 
 // validate returns what is wrong with the Route itself.
@@ -176,7 +191,13 @@ type checker struct {
 	h     http.Handler
 	route Route
 	errs  []error
-	own   *response // to the route's own request, once it was sent
+
+	sent    int
+	limited int       // the first request that got 429, or 0
+	origins []string  // of requests
+	own     *response // to the route's own request, the first time
+	worked  bool      // the route's own request, at an origin
+	exposed *string   // Access-Control-Expose-Headers of the first response to a page
 }
 
 func (c *checker) report(format string, args ...any) {
@@ -185,7 +206,8 @@ func (c *checker) report(format string, args ...any) {
 
 // missing returns a path that no route has.
 func (c *checker) missing() string {
-	return cmp.Or(c.route.Missing, path.Join(path.Dir(c.route.Path), "ampcorstest-does-not-exist"))
+	p, _, _ := strings.Cut(c.route.Path, "?")
+	return cmp.Or(c.route.Missing, path.Join(path.Dir(p), "ampcorstest-does-not-exist"))
 }
 
 // caches returns the AMP Caches whose pages are tried.
@@ -238,6 +260,8 @@ func (c *checker) preflight(origin string) bool {
 	case w.panicked != nil:
 		c.report("%s is answered with %s", name, w)
 		return false // so would be all others
+	case 300 <= w.status && w.status < 400:
+		c.report("%s is redirected to %q, and browsers do not follow that: want a Path that is not redirected. If it is a redirect to https, wrap the handler in one that sets the Request's TLS, or X-Forwarded-Proto", name, w.header.Get("Location"))
 	case w.status == http.StatusUnauthorized:
 		c.report("%s is answered with status 401: browsers send neither cookies nor Authorization with a preflight, so what asks for a login must be behind the Middleware", name)
 	case w.status != http.StatusNoContent || w.header.Get("Access-Control-Allow-Methods") != c.route.Method ||
@@ -256,6 +280,7 @@ func (c *checker) requestHeaders() (names []string) {
 	for name := range c.route.Header {
 		switch lower := strings.ToLower(name); lower {
 		case "cookie", "accept", "accept-language", "content-language":
+		case "range": // one range is safelisted
 		default:
 			names = append(names, lower)
 		}
@@ -274,16 +299,27 @@ func (c *checker) headers(name string, w *response, origin string) {
 		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, or the handler removes the header", name, w.status)
 	case len(values) > 1:
 		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: something behind the Middleware adds the header; package guard prevents it", name, values)
+	case values[0] != origin && slices.Contains(c.origins, values[0]):
+		c.report("%s has Access-Control-Allow-Origin %q, which an earlier request was from: a cache is in front of the Middleware, and must follow Vary; or something behind it replaces the header, which package guard prevents", name, values[0])
 	case values[0] != origin:
 		c.report("%s has Access-Control-Allow-Origin %q; want %q: something behind the Middleware replaces the header; package guard prevents it",
 			name, values[0], origin)
 	case !header.HasMember(vary, "Origin") && !header.HasMember(vary, "*"):
 		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware, or a middleware that compresses, replaces or removes it; "+
 			"package guard prevents it if the whole router is in it, Middleware.WrapDecision(guard.Handler(router))", name, strings.Join(vary, ", "))
-	case c.route.Credentialed && w.header.Get("Access-Control-Allow-Credentials") != "true":
-		c.report("%s has no Access-Control-Allow-Credentials, so that a page that sends cookies cannot read it; want Config.Credentialed", name)
+	case c.route.Credentialed && !slices.Equal(w.header.Values("Access-Control-Allow-Credentials"), []string{"true"}):
+		c.report("%s has Access-Control-Allow-Credentials %q, so that a page that sends cookies cannot read it; want Config.Credentialed, and \"true\" once: package guard prevents that something behind the Middleware changes it",
+			name, w.header.Values("Access-Control-Allow-Credentials"))
 	case !c.route.Credentialed && w.header.Get("Access-Control-Allow-Credentials") != "":
 		c.report("%s has Access-Control-Allow-Credentials, and Route.Credentialed is not set: set it if Config.Credentialed is meant, and otherwise remove what allows cookies", name)
+	case !strings.HasPrefix(name, "the preflight"):
+		exposed := strings.Join(w.header.Values("Access-Control-Expose-Headers"), ", ")
+		if c.exposed == nil {
+			c.exposed = &exposed
+		}
+		if exposed != *c.exposed {
+			c.report("%s has Access-Control-Expose-Headers %q, and another response has %q: something behind the Middleware replaces the header; use Config.ResponseHeaders, and package guard", name, exposed, *c.exposed)
+		}
 	}
 }
 
@@ -296,25 +332,48 @@ func (c *checker) read(origin, path string) {
 // run checks that the route's own request reaches its handler, and that the page can read the response.
 func (c *checker) run(origin string) {
 	w, runs := c.call(origin)
-	c.own = w
+	if c.own == nil {
+		c.own = w
+	}
 	name := fmt.Sprintf("%s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
-	ran := c.route.Ran == nil || runs
+	before := len(c.errs)
+	hasCORS := len(w.header.Values("Access-Control-Allow-Origin")) > 0
 	switch reason := w.denial(); {
+	case w.panicked != nil:
+		c.headers("the response to "+name, w, origin)
 	case reason != "":
 		c.report("%s is denied: %s; want a Publisher that the Config lists by its name", name, reason)
 	case w.status == http.StatusForbidden && runs:
 		c.report("%s is answered with status 403 by the handler itself, and the Middleware has allowed it: if the handler asks for the Decision, WrapDecision must be in front and not Wrap; if it wants a session, set Route.Header", name)
-	case w.status == http.StatusForbidden && len(w.header.Values("Access-Control-Allow-Origin")) == 0:
+	case w.status == http.StatusForbidden && !hasCORS:
 		c.report("%s is answered with status 403 and without CORS headers, and not by the Middleware: by something in front of it, or that removes the headers. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests", name)
 	case w.status == http.StatusForbidden:
 		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests. If it compares tenants or wants a session, keep it: use a Path of this Publisher, WrapDecision, and Route.Header", name)
-	case w.status == http.StatusUnauthorized:
-		c.report("%s is answered with status 401: set Route.Header to the Cookie or Authorization of a session", name)
-	case w.status == http.StatusNotFound, w.status == http.StatusMethodNotAllowed, w.panicked == nil && !ran:
-		c.report("%s is answered with status %d, and the handler does not run: are the path and the method right?", name, w.status)
-	default:
+	case runs, c.worked, 200 <= w.status && w.status < 300 && c.route.Ran == nil: // a route can be called once, such as DELETE
 		c.headers("the response to "+name, w, origin)
+	case !hasCORS:
+		c.headers("the response to "+name, w, origin)
+	default:
+		c.report("%s is answered with status %d, and %s: %s", name, w.status, map[bool]string{true: "the handler does not run", false: "whether the handler ran is not known, so set Route.Ran if this is right"}[c.route.Ran != nil], w.whyNotRun())
 	}
+	c.worked = c.worked || len(c.errs) == before
+}
+
+// whyNotRun returns what to look at if a response is none of the handler, or is its error.
+func (w *response) whyNotRun() string {
+	switch {
+	case w.status == http.StatusUnauthorized:
+		return "set Route.Header to the Cookie or Authorization of a session"
+	case w.status == http.StatusNotFound, w.status == http.StatusMethodNotAllowed:
+		return "are the path and the method right?"
+	case 300 <= w.status && w.status < 400:
+		return fmt.Sprintf("it is redirected to %q, such as to a login, or to another spelling of the path", w.header.Get("Location"))
+	case w.status >= 500:
+		return "the handler, or what it needs, fails"
+	case w.status >= 400:
+		return "set Route.Body, and its Content-Type in Route.Header, to what the handler wants. If it is a protection against CSRF, remove it, because the Middleware denies forged requests"
+	}
+	return "something in front of the handler answers"
 }
 
 // call sends the route's own request, and returns what Ran reports.

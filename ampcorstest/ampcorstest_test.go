@@ -97,6 +97,9 @@ func TestWhatIsSent(t *testing.T) {
 
 // A mistake in the Route is said before anything is sent.
 func TestARouteWithAMistake(t *testing.T) {
+	if err := ampcorstest.Check(nil, ampcorstest.Route{}); err == nil || !strings.Contains(err.Error(), "the handler is nil") {
+		t.Error(err)
+	}
 	unreachable := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("something is sent") })
 	for want, change := range map[string]func(*ampcorstest.Route){
 		`Route.Path is ""`:                                     func(r *ampcorstest.Route) { r.Path = "" },
@@ -263,7 +266,7 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 func TestWirings(t *testing.T) {
 	ran := false
 	takeRan := func() bool { was := ran; ran = false; return was }
-	plain := func(w http.ResponseWriter, _ *http.Request) { ran = true; fmt.Fprint(w, "{}") }
+	plain := func(w http.ResponseWriter, r *http.Request) { ran = ran || r.Method == "PUT"; fmt.Fprint(w, "{}") }
 	serve := func(change func(http.Header)) http.Handler {
 		mux := http.NewServeMux()
 		for _, method := range []string{"PUT", "GET"} {
@@ -339,6 +342,11 @@ func TestWirings(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 		})), "set Route.Header to the Cookie or Authorization"},
+		"GET writes, too": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran = true })), "runs the handler of PUT: register the handler for PUT alone"},
+		"another handler answers": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })),
+			"status 202, and the handler does not run: something in front of the handler answers"},
+		"a protection with 400": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })),
+			"status 400, and the handler does not run: set Route.Body"},
 		"only a pattern":              {pattern.Wrap(serve(keep)), "is denied: hash_not_known; want a Publisher that the Config lists by its name"},
 		"ReportOnly":                  {newMiddleware(t, ampcors.Config{Credentialed: true, ReportOnly: true}).Wrap(serve(keep)), "or Config.ReportOnly is set"},
 		"other CORS outside":          {simpleCORS(right.Wrap(serve(keep)), known), "something in front of the Middleware answers preflights"},
@@ -366,9 +374,11 @@ func TestWirings(t *testing.T) {
 	}
 	session := http.Header{"cookie": {"session=1"}}
 	login := right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ran = r.Header.Get("Cookie") != ""; !ran {
+		if r.Header.Get("Cookie") == "" {
 			w.WriteHeader(http.StatusUnauthorized)
+			return
 		}
+		plain(w, r)
 	}))
 	if err := ampcorstest.Check(login, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true,
 		Header: session, Ran: takeRan}); err != nil {

@@ -3,12 +3,14 @@ package ampcorstest
 import (
 	"compress/gzip"
 	"compress/zlib"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ampcors/ampcors"
 )
@@ -20,6 +22,7 @@ func (c *checker) newRequest(method, target, origin string) *http.Request {
 		body = strings.NewReader(c.route.Body)
 	}
 	r := httptest.NewRequest(method, target, body)
+	c.origins = append(c.origins, origin)
 	r.Header.Set("Accept", "*/*")
 	r.Header.Set("Accept-Encoding", "gzip, deflate") // what response can decode
 	r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36")
@@ -40,18 +43,34 @@ type response struct {
 	panicked any    // what the handler panicked with, or nil
 }
 
+// A recorder records a response, and cancels its request once it was flushed, as a page that has seen the beginning of a stream.
+type recorder struct {
+	*httptest.ResponseRecorder
+	cancel func()
+}
+
+func (r recorder) Flush() {
+	r.ResponseRecorder.Flush()
+	r.cancel()
+}
+
 // send sends a request through the handler. A panic ends the request, as in net/http's server.
 func (c *checker) send(r *http.Request) *response {
-	rec, w := httptest.NewRecorder(), new(response)
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	rec, w := recorder{httptest.NewRecorder(), cancel}, new(response)
 	func() {
 		defer func() { w.panicked = recover() }()
-		c.h.ServeHTTP(rec, r)
+		c.h.ServeHTTP(rec, r.WithContext(ctx))
 	}()
+	c.sent++
 	if w.panicked != nil {
 		return w
 	}
 	result := rec.Result()
-	w.status, w.header = result.StatusCode, result.Header
+	if w.status, w.header = result.StatusCode, result.Header; w.status == http.StatusTooManyRequests && c.limited == 0 {
+		c.limited = c.sent
+	}
 	body, err := decode(result)
 	if err != nil {
 		body = fmt.Appendf(nil, "a body that cannot be decoded: %v", err)
@@ -86,6 +105,11 @@ func (w *response) String() string {
 	return fmt.Sprintf("status %d and Access-Control-Allow-Origin %q", w.status, values)
 }
 
+// isRefused reports whether the response is a denial, or another error of the request that a page cannot read.
+func (w *response) isRefused() bool {
+	return 400 <= w.status && w.status < 500 && len(w.header.Values("Access-Control-Allow-Origin")) == 0
+}
+
 // isDenied reports whether the response is a denial of a Middleware, or of something else that a page cannot read.
 func (w *response) isDenied() bool {
 	return w.status == http.StatusForbidden && len(w.header.Values("Access-Control-Allow-Origin")) == 0
@@ -109,8 +133,11 @@ func (w *response) denial() string {
 	return ""
 }
 
-// hasOnlyDenial reports whether the body is what a Middleware writes, and no more. Of what Config.Denied writes, nothing is known.
-func (w *response) hasOnlyDenial() bool {
+// hasOnlyDenial reports whether the body is what a Middleware writes, and no more. Config.Denied may write anything but what the handler does.
+func (w *response) hasOnlyDenial(own *response) bool {
+	if own != nil && own.body != "" && strings.HasSuffix(w.body, own.body) {
+		return false
+	}
 	line, rest, _ := strings.Cut(w.body, "\n")
 	return rest == "" || !slices.ContainsFunc(allDenials, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 }

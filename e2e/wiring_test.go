@@ -3,12 +3,14 @@ package e2e
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,11 +247,7 @@ func TestWirings(t *testing.T) {
 		answers = "something in front of the Middleware answers preflights"
 		chooses = "chooses which requests it sees"
 	)
-	rows := []struct {
-		name string
-		h    http.Handler
-		want []string // parts of what Check says; none if the wiring is right
-	}{
+	rows := []wiring{
 		// Right.
 		{"net/http", mw.Wrap(ofMux()), nil},
 		{"net/http with a recover, a limit, a timeout and a login behind it", chain(ofMux(), limited, timeout, mw.Wrap, login), nil},
@@ -313,7 +311,7 @@ func TestWirings(t *testing.T) {
 		{"gin's compression behind", onGin(ginCORS(mw), gingzip.Gzip(gingzip.BestSpeed)), []string{`has Vary ""`, vary}},
 		{"a timeout of a handler with Vary", chain(set("Vary", "Accept"), mw.Wrap, timeout), []string{`has Vary "Accept"`, vary}},
 		{"the handler removes the header", mw.Wrap(setting(func(h http.Header) { h.Del("Access-Control-Allow-Origin") })), []string{"or the handler removes the header"}},
-		{"the handler says no credentials", mw.Wrap(set("Access-Control-Allow-Credentials", "false")), []string{"has no Access-Control-Allow-Credentials"}},
+		{"the handler says no credentials", mw.Wrap(set("Access-Control-Allow-Credentials", "false")), []string{`has Access-Control-Allow-Credentials ["false"]`}},
 		{"the handler panics", mw.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no database") })), []string{"is a panic of the handler: no database"}},
 		{"another tenant's page", mw.WrapDecision(tenants(false)), []string{"a page of " + tenant, "by IsFor"}},
 
@@ -347,10 +345,28 @@ func TestWirings(t *testing.T) {
 		}), []string{"with Origin: https://evil.example (status 200", chooses}},
 		{"methods overridden in GET, behind it", chain(ofMux(), mw.Wrap, override(true)), []string{"is taken for PUT", "remove what reads the method from _method"}},
 	}
+	checkWirings(t, rows, func(r *ampcorstest.Route, name string) {
+		if strings.Contains(name, "tenant") {
+			r.OtherPublisher = tenant
+		}
+	})
+}
+
+// A wiring is a handler, and parts of what Check says of it; none if it is right.
+type wiring struct {
+	name string
+	h    http.Handler
+	want []string
+}
+
+// checkWirings checks each wiring. change changes its Route.
+func checkWirings(t *testing.T, rows []wiring, change func(r *ampcorstest.Route, name string)) {
+	t.Helper()
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			err := ampcorstest.Check(row.h, ampcorstest.Route{Publisher: publisher, OtherPublisher: map[bool]string{true: tenant}[strings.Contains(row.name, "tenant")],
-				Method: "PUT", Path: wiredPath, Credentialed: true, Header: http.Header{"Cookie": {"a=b"}}})
+			route := ampcorstest.Route{Publisher: publisher, Method: "PUT", Path: wiredPath, Credentialed: true, Header: http.Header{"Cookie": {"a=b"}}}
+			change(&route, row.name)
+			err := ampcorstest.Check(row.h, route)
 			if (err == nil) != (len(row.want) == 0) {
 				t.Fatalf("%v; want %q", err, row.want)
 			}
@@ -361,4 +377,179 @@ func TestWirings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWiringsOfOtherRoutes has wirings whose Route or whose behavior in time differs.
+func TestWiringsOfOtherRoutes(t *testing.T) {
+	t.Parallel()
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher}, Credentialed: true, Methods: []string{"PUT", "DELETE"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hides, err := ampcors.New(ampcors.Config{Publishers: []string{publisher}, Credentialed: true, Methods: []string{"PUT"},
+		Denied: func(w http.ResponseWriter, _ *http.Request, d ampcors.Decision) {
+			w.WriteHeader(d.StatusCode())
+			_, _ = io.WriteString(w, `{"error": "no"}`)
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type change = func(*ampcorstest.Route)
+	anyPath := func(h http.HandlerFunc) http.Handler {
+		mux := http.NewServeMux()
+		mux.HandleFunc("PUT /api/", h)
+		return mux
+	}
+	answer := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	}
+	forms := func(next http.Handler) http.Handler { // a POST that is redirected
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/thanks", http.StatusSeeOther) })
+	}
+	part := func(other http.HandlerFunc) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("/api/", mw.Wrap(ofMux()))
+		mux.HandleFunc("/", other)
+		return mux
+	}
+	stream := http.NewServeMux()
+	stream.HandleFunc("GET "+wiredPath, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	var exists atomic.Bool
+	once := http.NewServeMux()
+	once.HandleFunc("DELETE /api/items/1", func(w http.ResponseWriter, _ *http.Request) {
+		if !exists.Swap(false) {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	var requests atomic.Int64
+	limited := func(most int64) middleware {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if requests.Add(1) > most {
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	}
+	lookalikes := func(next http.Handler) http.Handler { // the publisher's own pages stay with another library, which compares the end
+		suffix := cors.New(cors.Options{AllowOriginFunc: func(origin string) bool { return strings.HasSuffix(origin, "example.com") }, AllowCredentials: true, AllowedMethods: []string{"PUT"}})
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.Header.Get("Origin"), "example.com") && r.Method != http.MethodOptions {
+				w.Header().Set("Access-Control-Expose-Headers", "AMP-Redirect-To")
+				suffix.Handler(next).ServeHTTP(w, r)
+				return
+			}
+			mw.Wrap(next).ServeHTTP(w, r)
+		})
+	}
+	kept := make(map[string]*httptest.ResponseRecorder)
+	caches := func(next http.Handler) http.Handler { // by URL alone
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if kept[r.URL.Path] == nil {
+				kept[r.URL.Path] = httptest.NewRecorder()
+				next.ServeHTTP(kept[r.URL.Path], r)
+			}
+			maps.Copy(w.Header(), kept[r.URL.Path].Header())
+			w.WriteHeader(kept[r.URL.Path].Code)
+		})
+	}
+	ginNoAbort, ginProxy := gin.New(), gin.New()
+	ginNoAbort.Use(func(c *gin.Context) { hides.Handle(c.Writer, c.Request) })
+	ginNoAbort.PUT(wiredPath, gin.WrapF(profile))
+	ginProxy.Use(ginCORS(mw))
+	ginProxy.PUT(wiredPath, gin.WrapH(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: serve(t, ofMux())})))
+	echoTLS := echo.New()
+	echoTLS.Pre(echomiddleware.HTTPSRedirect())
+	echoTLS.Use(echoCORS(mw))
+	echoTLS.PUT(wiredPath, echo.WrapHandler(http.HandlerFunc(profile)))
+	isNoMethod := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // "method" is a parameter of its own
+		if r.Method == http.MethodGet && r.FormValue("method") == "" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		profile(w, r)
+	})
+	n := 0
+	varying := func(w http.ResponseWriter, r *http.Request) {
+		n++
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprintf(w, "<!doctype html><script nonce=%d></script>%s", n, r.URL.Path)
+	}
+	changes := map[string]change{
+		"a stream":               func(r *ampcorstest.Route) { r.Method = "GET" },
+		"a DELETE of one item":   func(r *ampcorstest.Route) { r.Method, r.Path = "DELETE", "/api/items/1"; exists.Store(true) },
+		"a path with a query":    func(r *ampcorstest.Route) { r.Path += "?next=/x/y" },
+		"an exact path":          func(r *ampcorstest.Route) { r.Path += "?next=/x/y" },
+		"/ is missing":           func(r *ampcorstest.Route) { r.Missing = "/" },
+		"the path /":             func(r *ampcorstest.Route) { r.Path, r.Missing = "/", "/x" },
+		"a safelisted Range":     func(r *ampcorstest.Route) { r.Method = "GET"; r.Header.Set("Range", "bytes=0-9") },
+		"only some types":        func(r *ampcorstest.Route) { r.Body = "{}"; r.Header.Set("Content-Type", "application/json") },
+		"a body that is checked": func(r *ampcorstest.Route) { r.Body = "{}"; r.Header.Set("Content-Type", "application/json") },
+	}
+	checkWirings(t, []wiring{
+		{"a stream", mw.Wrap(stream), nil},
+		{"a DELETE of one item", mw.Wrap(once), nil},
+		{"a path with a query", mw.Wrap(ofMux()), nil},
+		{"/ is missing", mw.Wrap(ofMux()), nil},
+		{"the path /", mw.Wrap(http.HandlerFunc(profile)), nil},
+		{"a safelisted Range", mw.Wrap(http.HandlerFunc(profile)), nil},
+		{"beside an application of one page that changes", part(varying), nil},
+		{"gin, in front of a backend", ginProxy, nil},
+		{"only some types", onChi(chimiddleware.AllowContentType("application/json"), mw.Wrap), nil},
+		{"escaped slashes are refused", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.RawPath, "%2F") {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			mw.Wrap(ofMux()).ServeHTTP(w, r)
+		}), nil},
+		{"a parameter with the name method", mw.Wrap(isNoMethod), nil},
+		{"a body that is checked", mw.Wrap(anyPath(func(w http.ResponseWriter, r *http.Request) {
+			if body, _ := io.ReadAll(r.Body); string(body) != "{}" {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		})), nil},
+
+		{"an exact path", func() http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle(wiredPath, mw.Wrap(ofMux()))
+			return mux
+		}(), []string{"GET /api/ampcorstest-does-not-exist"}},
+		{"credentials twice", mw.Wrap(anyPath(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Add("Access-Control-Allow-Credentials", "true")
+		})),
+			[]string{`has Access-Control-Allow-Credentials ["true" "true"]`}},
+		{"other headers are exposed", mw.Wrap(anyPath(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Access-Control-Expose-Headers", "X-Total")
+		})),
+			[]string{"replaces the header; use Config.ResponseHeaders"}},
+		{"a look-alike of the own origin", chain(ofMux(), lookalikes), []string{"with Origin: https://evilexample.com (status 200", "with Origin: https://wwwxexample.com (status 200"}},
+		{"a token in the query", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.URL.Query().Get("api_key") != "" })), []string{"with the query token=1"}},
+		{"a Referer that begins right", chain(ofMux(), unless(mw, hasPrefix("Referer", "https://"+publisher))), []string{"with a Referer"}},
+		{"no type", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.Header.Get("Content-Type") == "" && r.ContentLength > 0 })), []string{"with a body without Content-Type"}},
+		{"only requests with Origin", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.Method == http.MethodGet && r.Header.Get("Origin") == "" })),
+			[]string{`GET /api/profile without Origin has Vary ""`}},
+		{"gin without Abort, and Config.Denied", ginNoAbort, []string{"the handler runs all the same"}},
+		{"a redirect of a form", mw.Wrap(forms(nil)), []string{`is answered with status 303, and whether the handler ran is not known, so set Route.Ran if this is right: it is redirected to "/thanks"`}},
+		{"a handler that fails", mw.Wrap(answer(http.StatusInternalServerError)), []string{"the handler, or what it needs, fails"}},
+		{"a handler that wants a body", mw.Wrap(answer(http.StatusUnprocessableEntity)), []string{"set Route.Body, and its Content-Type"}},
+		{"a limit of requests", chain(ofMux(), limited(20), mw.Wrap), []string{"request 21 is answered with status 429"}},
+		{"a redirect to https", echoTLS, []string{"wrap the handler in one that sets the Request's TLS"}},
+		{"a cache in front", chain(ofMux(), caches, mw.Wrap), []string{"a cache is in front of the Middleware"}},
+	}, func(r *ampcorstest.Route, name string) {
+		if change := changes[name]; change != nil {
+			change(r)
+		}
+	})
 }

@@ -41,6 +41,8 @@ type Decision struct {
 	// wrapped, or the cause for which the request was canceled. It is nil unless Stale is set or the Reason is
 	// ReasonSourceUnavailable.
 	SourceErr error
+
+	isSameOrigin bool // a page of the API's own host, which is also an allowed publisher; for IsFor
 }
 
 // StatusCode returns the status of the response to a denied request: 503 if the Source could not answer,
@@ -61,7 +63,7 @@ func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":
 		return false
-	case d.Reason == ReasonSameOrigin, d.Reason == ReasonNoOrigin:
+	case d.Reason == ReasonSameOrigin, d.Reason == ReasonNoOrigin, d.isSameOrigin:
 		return true
 	}
 	if d.Publisher == publisher || d.Publisher == "" {

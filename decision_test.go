@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -85,6 +86,24 @@ func TestWhomADecisionIsFor(t *testing.T) {
 		"https://partner.example":                  false, "https://www-c-example.cdn.ampproject.org": false, "null": false} {
 		if got := m.CheckOrigin(origin).IsFor("www.a.example"); got != want {
 			t.Errorf("%s: %t; want %t", origin, got, want)
+		}
+	}
+	// A page of the API's own host is for each tenant, whether or not the host is listed as a publisher, and whether or not its request has an Origin.
+	for _, host := range []string{"www.b.example", "api.example"} {
+		for _, test := range []struct {
+			method, site string
+			isFor        bool
+		}{{"POST", "same-origin", true}, {"GET", "same-origin", true}, {"POST", "cross-site", false}, {"POST", "same-site", false}, {"POST", "", false}} {
+			r := httptest.NewRequest(test.method, "https://"+host+"/", nil)
+			if test.method == "POST" {
+				r.Header.Set("Origin", "https://"+host)
+			}
+			if test.site != "" {
+				r.Header.Set("Sec-Fetch-Site", test.site)
+			}
+			if got := m.Check(r).IsFor("www.a.example"); got != test.isFor {
+				t.Errorf("%s, %+v: %t", host, test, got)
+			}
 		}
 	}
 	if (ampcors.Decision{}).IsFor("www.a.example") {

@@ -3,6 +3,7 @@ package ampcors
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/ampcors/ampcors/internal/domains"
@@ -127,10 +128,10 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 		e.step("scheme", false, v.caller.origin, `Sandboxed frames and local files send "null"; anybody can.`)
 		return
 	case v.reason == ReasonNotHTTPS:
-		e.step("scheme", false, scheme, "Only https keeps others on the network from changing the page.")
+		e.step("scheme", false, scheme, schemeDetail(v.caller.origin, scheme))
 		return
 	case host == "" || cl.kind == kindMalformed:
-		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme, \"://\" and a host, of %d bytes at most.", domains.MaxOrigin))
+		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme in lower case, \"://\" and a host, of %d bytes at most.", domains.MaxOrigin))
 		return
 	}
 	e.step("scheme", true, scheme, "Accepted.")
@@ -140,6 +141,25 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 	}
 	e.step("cache", true, cl.cache.domain, fmt.Sprintf("The AMP Cache %q.", cl.cache.id))
 	e.explainPrefix(p, v)
+}
+
+// schemeDetail says what an origin without https is.
+func schemeDetail(origin, scheme string) string {
+	switch {
+	case scheme == "http" && isNear(domains.HostOf(origin)):
+		return "A page of a program on the reader's own machine or network. Only Origins allows it: list it there while you develop, and not in production."
+	case scheme == "http":
+		return "Only https keeps others on the network from changing the page."
+	case strings.HasSuffix(scheme, "-extension"):
+		return "An extension of a browser, and no website. It needs no CORS for the hosts in the host_permissions of its manifest."
+	}
+	return "No website, but perhaps the web view of an app: each app that is made with the same framework has this origin. Requests that the app sends itself, and not its web view, need no CORS."
+}
+
+// isNear reports whether a host is that of the reader's own machine or network.
+func isNear(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && (addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast())
 }
 
 func (e *Explanation) explainHost(p *policy, v *verdict, host string) {

@@ -112,6 +112,32 @@ func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 	}
 }
 
+// What is not https is not always an attack.
+func TestExplainSaysWhatASchemeIs(t *testing.T) {
+	m := mwtest.New(t, mwtest.Config())
+	const development = "Only Origins allows it: list it there while you develop"
+	for origin, want := range map[string]string{
+		"http://localhost:3000":               development,
+		"http://app.localhost":                development,
+		"http://127.0.0.1:8000":               development,
+		"http://192.168.0.10":                 development,
+		"http://8.8.8.8":                      "Only https keeps others on the network",
+		"http://www.example.com":              "Only https keeps others on the network",
+		"http://localhost.evil.example":       "Only https keeps others on the network",
+		"capacitor://localhost":               "each app that is made with the same framework has this origin",
+		"chrome-extension://abcdefghijklmnop": "host_permissions",
+		"moz-extension://0-1":                 "host_permissions",
+		"HTTPS://www.example.com":             "a scheme in lower case",
+		" https://www.example.com":            "a scheme in lower case",
+		"://www.example.com":                  "a scheme in lower case",
+	} {
+		steps := m.Explain(origin).Steps
+		if steps[0].Name != "scheme" || steps[0].OK || !strings.Contains(steps[0].Detail, want) {
+			t.Errorf("%s: %+v; want %q", origin, steps[0], want)
+		}
+	}
+}
+
 // TestEachReasonIsExplained has a request for each Reason. The step before the verdict must be about that reason.
 func TestEachReasonIsExplained(t *testing.T) {
 	cfg := ampcors.Config{

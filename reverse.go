@@ -116,11 +116,17 @@ func (cl *claim) readWithoutHTTPS(origin string) {
 		cl.kind = kindNull
 	case isHTTP:
 		cl.kind, cl.name = kindHTTPHost, host
-	case strings.Contains(origin, "://"):
+	case hasScheme(origin):
 		cl.kind = kindOtherScheme
 	default:
 		cl.kind = kindMalformed
 	}
+}
+
+// hasScheme reports whether a text begins as an origin does, with a scheme in lower case (RFC 6454 section 4, RFC 3986 section 3.1).
+func hasScheme(text string) bool {
+	scheme, _, found := strings.Cut(text, "://")
+	return found && scheme != "" && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+-.") == ""
 }
 
 // check reads what a claim names, and finds nearly every problem.

@@ -158,10 +158,13 @@ func (p *publisher) parse(h *hosts, allowsPublicSuffix bool) *badvalue.Error {
 		}
 		problem := err.Of(element("publishers", p.index), p.value)
 		origin, rest := domains.DevelopmentOrigin(p.value), strings.TrimLeft(p.value, "*.")
+		host, port, hasPort := strings.Cut(p.value, ":")
 		if _, restErr := domains.Check(rest); origin != "" {
 			problem.Want = fmt.Sprintf("%q in origins, for local development", origin)
 		} else if rest != p.value && !isPattern && restErr == nil { // ".example.com" or "*example.com"
 			problem.Want = fmt.Sprintf("%q", "*."+rest)
+		} else if hasPort && port != "443" && domains.CheckOrigin("https://"+p.value) == nil {
+			problem.Want = fmt.Sprintf("%q in origins, for its pages at that port, or %q", "https://"+p.value, host)
 		} else if _, senderErr := parseSender(p.value); senderErr == nil {
 			problem.Reason, problem.Want = "is an email address", fmt.Sprintf("%q in email.senders", p.value)
 		}

@@ -63,6 +63,7 @@ func (v *verdict) decision() Decision {
 	case v.claim.cache != nil:
 		d.CacheID = v.claim.cache.id
 	}
+	d.isSameOrigin = v.reason == ReasonOwnOrigin && v.caller.isSameOrigin()
 	d.Stale, d.SourceErr = v.identity.match == stale, v.identity.err
 	switch {
 	case v.identity.match.isPublisher() && v.identity.name == "":

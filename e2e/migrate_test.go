@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -112,4 +113,51 @@ func TestMigrationPages(t *testing.T) {
 			t.Errorf("jub0bs/cors answers otherwise:\n%s", other)
 		}
 	})
+}
+
+// What ../docs/migrate/cors-libraries.md says of options that are functions, patterns or switches.
+func TestOptionsOfOtherLibraries(t *testing.T) {
+	t.Parallel()
+	below := regexp.MustCompile(`^https://([a-z0-9-]+\.)+example\.com$`)
+	before := rs.New(rs.Options{AllowOriginFunc: below.MatchString, AllowCredentials: true, OptionsPassthrough: true}).Handler(api)
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"*.example.com"}, Origins: []string{"http://localhost:3000", "https://app-pr-12.host.example"}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := mw.Wrap(api)
+	for _, test := range []struct {
+		method, origin string
+		asks           bool // for a method, as a preflight does
+		before, after  string
+	}{
+		{"GET", "https://shop.example.com", false, "200 reads", "200 reads"},
+		{"GET", "https://example.com", false, "200", "403"},
+		{"GET", "https://shop-example-com.cdn.ampproject.org", false, "200", "200 reads"},
+		{"GET", "http://localhost:3000", false, "200", "200 reads"},
+		{"GET", "http://localhost:5173", false, "200", "403"},
+		{"GET", "https://app-pr-12.host.example", false, "200", "200 reads"},
+		{"GET", "https://app-pr-13.host.example", false, "200", "403"},
+		{"OPTIONS", "https://shop.example.com", true, "200 reads", "204 reads"},  // passed through, and answered
+		{"OPTIONS", "https://shop.example.com", false, "200 reads", "200 reads"}, // the handler's
+	} {
+		for name, h := range map[string]http.Handler{"rs/cors": before, "ampcors": after} {
+			r := httptest.NewRequest(test.method, "/api", nil)
+			r.Header.Set("Origin", test.origin)
+			if test.asks {
+				r.Header.Set("Access-Control-Request-Method", "POST")
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			got, want := fmt.Sprint(w.Code), test.before
+			if w.Header().Get("Access-Control-Allow-Origin") == test.origin {
+				got += " reads"
+			}
+			if name == "ampcors" {
+				want = test.after
+			}
+			if got != want {
+				t.Errorf("%s: %s from %s, asks %t: %s; want %s", name, test.method, test.origin, test.asks, got, want)
+			}
+		}
+	}
 }

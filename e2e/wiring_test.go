@@ -23,6 +23,7 @@ import (
 	fibercompress "github.com/gofiber/fiber/v3/middleware/compress"
 	fibercsrf "github.com/gofiber/fiber/v3/middleware/csrf"
 	fiberrecover "github.com/gofiber/fiber/v3/middleware/recover"
+	"github.com/gorilla/mux"
 	jubcors "github.com/jub0bs/cors"
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/labstack/echo/v5"
@@ -115,6 +116,13 @@ func echoCORS(mw *ampcors.Middleware) echo.MiddlewareFunc {
 			return next(c)
 		}
 	}
+}
+
+func gorilla(uses ...mux.MiddlewareFunc) http.Handler {
+	r := mux.NewRouter()
+	r.Use(uses...)
+	r.HandleFunc(wiredPath, profile).Methods("PUT")
+	return r
 }
 
 func onFiber(config fiber.Config, uses ...any) http.Handler {
@@ -265,6 +273,7 @@ func TestWirings(t *testing.T) {
 		{"echo", onEcho(echomiddleware.Recover(), echoCORS(mw)), nil},
 		{"echo, compression outside", onEcho(echomiddleware.Gzip(), echoCORS(mw)), nil},
 		{"echo, compression inside", onEcho(echoCORS(mw), echomiddleware.Gzip()), nil},
+		{"gorilla/mux as a whole", mw.Wrap(gorilla()), nil},
 		{"fiber", onFiber(fiber.Config{}, fiberrecover.New(), adaptor.HTTPMiddleware(mw.Wrap)), nil},
 		{"fiber as a whole, with compression", mw.Wrap(onFiber(fiber.Config{}, fibercompress.New())), nil},
 		{"klauspost's compression outside", chain(ofMux(), gzipped, mw.Wrap), nil},
@@ -286,6 +295,7 @@ func TestWirings(t *testing.T) {
 		// The Middleware is missing, late, or answered for.
 		{"no Middleware", ofMux(), []string{router, "is not behind the Middleware"}},
 		{"chi's With", chiWith, []string{"is answered with status 405", router}},
+		{"gorilla/mux's Use", gorilla(mw.Wrap), []string{"is answered with status 405", router}},
 		{"gin's group", ginGroup, []string{"is answered with status 404", router}},
 		{"gin's Use after the route", ginLate, []string{"the route is not behind the Middleware"}},
 		{"gin's WrapH, which does not abort", ginNoAbort, []string{"the handler runs all the same"}},

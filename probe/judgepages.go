@@ -263,7 +263,7 @@ func (c *cell) findFlaws(pages []*trial) {
 		if len(c.p.cfg.Caches) == 0 {
 			where = "On pages of another site than the API's"
 		}
-		c.note("Some endpoints are called with cookies. " + where + " these are third-party cookies, which some browsers never send. That is not CORS.")
+		c.note("Some endpoints are called with cookies. " + where + " these are third-party cookies, which some browsers never send. That is not CORS. The section Cookies of ampcors's docs/tenants.md lists what a session can use then.")
 	}
 	for _, t := range echoes {
 		_, resp := t.judged.last()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -60,6 +61,11 @@ func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 	defer file.Close()
 	caches, err := cacheurl.ParseCaches(file)
 	if err != nil {
+		for v := range badvalue.All(err) {
+			if v.Code == badvalue.Missing && v.Path == "caches" {
+				return nil, fmt.Errorf(`%s: %w. To trust no AMP Cache, use "caches": [] in a configuration, or --no-caches of ampcors probe and ampcors advice`, string(*f), err)
+			}
+		}
 		return nil, fmt.Errorf("%s: %w", string(*f), err)
 	}
 	return caches, nil

@@ -134,7 +134,7 @@ func (d *database) source(config string, log *slog.Logger) (*source.Source, look
 func withoutDatabase(err error, how string) error {
 	for v := range badvalue.All(err) {
 		if v.Path == "publishers" && v.Value == "" || v.Path == "source" {
-			return fmt.Errorf("%w; if publishers are looked up in a database, use %s", err, how)
+			return fmt.Errorf("%w\nif publishers are looked up in a database, use %s", err, how)
 		}
 	}
 	return err

@@ -80,7 +80,10 @@ func newExplain() *cobra.Command {
 				code = exitFindings
 			}
 			explained := newExplanation(e)
-			hint := notAnOrigin(origin)
+			hint := ""
+			if origin != "null" { // the steps say what that is
+				hint = notAnOrigin(origin)
+			}
 			if host, _, _ := strings.Cut(origin, ":"); hint == "" && !strings.Contains(origin, "://") && strings.Contains(host, ".") {
 				hint = fmt.Sprintf("An origin begins with its scheme; want %q.", "https://"+origin)
 			}
@@ -88,7 +91,10 @@ func newExplain() *cobra.Command {
 				hint = besideCache(origin)
 			}
 			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
-				if hint = hashHint(cfg, origin); hasUnfilled() {
+				if hint = hashHint(cfg, origin); d.address() != "" {
+					hint += " If its row is in the table, ampcors check, with the same flags, says whether the row's hash prefix is wrong."
+				}
+				if hasUnfilled() {
 					hint += " Some rows of the table have no hash prefix: ampcors source fill, with the same flags, adds them."
 				}
 			}
@@ -128,7 +134,7 @@ func closeHint(value string, list []string) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Perhaps a typo: %s is listed, and %q is not.", strings.Join(found, " and "), value)
+	return fmt.Sprintf("Perhaps a typo, unless it was removed: the list has %s, and not %q.", strings.Join(found, " and "), value)
 }
 
 // besideCache says which domain a cache has, if an origin is at another host of the cache's site, as one that was typed from memory.

@@ -82,6 +82,9 @@ func notAnOrigin(arg string) string {
 	if value, ok := strings.CutPrefix(strings.ToLower(arg), "origin:"); ok {
 		return fmt.Sprintf("%.300q has the name of the header; want %q", arg, strings.TrimSpace(arg[len(arg)-len(value):]))
 	}
+	if arg == "null" {
+		return `"null" names nobody: sandboxed frames, local files and redirects of any website send it`
+	}
 	if strings.Count(arg, "://") > 1 || strings.Contains(arg, ",") {
 		return fmt.Sprintf("%.300q are several origins. A browser sends one: look for a proxy that doubles the header", arg)
 	}

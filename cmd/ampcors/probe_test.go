@@ -40,7 +40,7 @@ func public(t *testing.T) *httptest.Server {
 }
 
 // probeJSON runs the probe, and returns its report.
-func probeJSON(t *testing.T, code int, args ...string) (report probe.Report) {
+func probeJSON(t *testing.T, code int, args ...string) (report runReport) {
 	t.Helper()
 	got, stdout, stderr := run(t, "", append([]string{"probe", "--rate", "0", "-o", "json", "--publisher", "www.example.com"}, args...)...)
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || got != code {

@@ -75,6 +75,9 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 
 		{cfg: ampcors.Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme", want: `"example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space", want: `"b.example"`},
+		{cfg: ampcors.Config{Publishers: []string{"www.example.com:8443"}}, where: "publishers[0]", reason: "has a port",
+			want: `"https://www.example.com:8443" in origins, for its pages at that port, or "www.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"www.example.com:443"}}, where: "publishers[0]", reason: "has a port", want: `"www.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"news@example.com"}}, where: "publishers[0]", reason: "is an email address", want: "in email.senders"},
 		{cfg: ampcors.Config{Publishers: []string{"*"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*."}}, where: "publishers[0]", reason: "is empty", want: "www.example.com"},

@@ -43,7 +43,7 @@ func TestConversions(t *testing.T) {
 	for _, c := range cacheurl.DefaultCaches()[2:] {
 		onOtherCaches += "https://a-example." + c.CacheDomain + "\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq." + c.CacheDomain + "\n"
 	}
-	other := otherCaches(t)
+	other, none := otherCaches(t), writeFile(t, filepath.Join(t.TempDir(), "none.json"), `{"caches": []}`)
 	emails := writeFile(t, filepath.Join(t.TempDir(), "emails.json"), `{"email": {"senders": ["news@example.com"]}}`)
 	for _, test := range []struct {
 		name  string
@@ -86,6 +86,9 @@ func TestConversions(t *testing.T) {
 		{name: "origins without another publisher's", args: []string{"origins", "--caches", other, "faß.de"},
 			want: "https://xn--fa-hia.de\nhttps://xn--fa-de-mqa.cache.example\nhttps://hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q.cache.example\n"},
 		{name: "caches that are not there", args: []string{"origins", "--caches", "nowhere.json", "a.example"}, code: exitUsage, err: "nowhere.json"},
+		{name: "no caches in a file", args: []string{"origins", "--caches", none, "a.example"}, code: exitUsage,
+			err: `names no cache; want at least one. To trust no AMP Cache, use "caches": [] in a configuration, or --no-caches of ampcors probe and ampcors advice`},
+		{name: "reverse null", args: []string{"reverse", "null"}, code: exitFindings, err: `"null" names nobody`},
 		{name: "reverse on another cache", args: []string{"reverse", "--caches", other, "https://www-example-com.cache.example"}, want: "www.example.com\n"},
 		{name: "reverse", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org", "great--town-example"},
 			want: "www.example.com\ngreat-town.example\n"},

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/time/rate"
 
+	"github.com/ampcors/ampcors/announce"
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
@@ -30,7 +33,7 @@ func newCached() *cobra.Command {
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
 	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses; a page is served if the cache serves one of them")
-	contentType := cmd.Flags().String("type", "c", "content type: c (document), i (image), r (other file) or another one of ampcors cacheurl")
+	contentType := cmd.Flags().String("type", "", "content type of a publisher's URL: c (document), i (image), r (other file) or another one of ampcors cacheurl; if empty, it is guessed from the extension")
 	perSecond := cmd.Flags().Float64("rate", 5, "requests per second")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -45,35 +48,44 @@ func newCached() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		follows := client // as caches do with a publisher's page
 		client = withoutRedirects(client)
 		limiter := rate.NewLimiter(rate.Limit(*perSecond), 1)
 		code := exitClean
 		err = answer(cmd, args, *output, func(page string) (any, error) {
-			if original, err := publisherURL(cmd, page, known); err != nil {
+			u, _, err := readURL(cmd, page, known)
+			if err != nil {
 				return nil, err
-			} else if original != "" {
-				page = original
 			}
-			canonical := sync.OnceValue(func() string { return canonicalOfPage(cmd.Context(), client, page) })
-			isDocument := *contentType == "c" || *contentType == "v"
-			prefixes := []string{""}
+			caches := []cacheurl.Cache{u.Cache}
+			switch {
+			case u.Cache == (cacheurl.Cache{}):
+				caches, u.Type = known, typeOf(cmd, cacheurl.ContentType(*contentType), u)
+			case *contentType != "" && cacheurl.ContentType(*contentType) != u.Type:
+				return nil, fmt.Errorf("%s has the type %s in its path, and --type is %s", page, u.Type, *contentType)
+			}
+			canonical := sync.OnceValue(func() string { return canonicalOfPage(cmd.Context(), follows, u.Publisher) })
+			isPage := u.Type == cacheurl.Document || u.Type == cacheurl.Viewer
+			prefixes := []string{u.Prefix}
 			if *forms {
-				if prefixes, err = prefixesOf(page); err != nil {
+				if prefixes, err = prefixesOf(u.Publisher); err != nil {
 					return nil, err
 				}
 			}
 			var copies copies
-			for _, cache := range known {
+			for _, cache := range caches {
 				best, isAnswered := noAnswer, true
 				for _, prefix := range prefixes {
-					at, err := cacheurl.URL{Publisher: page, Cache: cache, Prefix: prefix, Type: cacheurl.ContentType(*contentType)}.Build()
+					on := u
+					on.Cache, on.Prefix = cache, prefix
+					at, err := on.Build()
 					if err != nil {
 						return nil, err
 					}
 					if err := limiter.Wait(cmd.Context()); err != nil {
 						return nil, errInterrupted
 					}
-					found := askCache(cmd.Context(), client, cache, at, isDocument)
+					found := askCache(cmd.Context(), client, cache, at, isPage)
 					if found.Result == redirected {
 						found.Result = redirectTo(found.Location, canonical(), known)
 					}
@@ -168,13 +180,39 @@ func redirectTo(location, canonical string, known []cacheurl.Cache) string {
 		return otherCache
 	case canonical == "":
 		return uncompared
-	case location != canonical:
+	case normalized(location) != normalized(canonical):
 		return elsewhere + ", " + canonical
 	}
 	return redirected
 }
 
-// canonicalOfPage fetches a publisher's page, and returns the canonical URL that it names, or "".
+// normalized returns a URL in one of the forms that mean the same: with a path, an A-label host in lower case, no default port and no
+// fragment, and escapes in upper case (RFC 3986 section 6.2.2).
+func normalized(value string) string {
+	u, err := url.Parse(strings.TrimSpace(value))
+	if err != nil {
+		return value
+	}
+	host := strings.ToLower(u.Hostname())
+	if domain, err := cacheurl.CanonicalDomain(host); err == nil {
+		host = domain
+	}
+	if port := u.Port(); port != "" && port != map[string]string{"https": "443", "http": "80"}[u.Scheme] {
+		host += ":" + port
+	}
+	upper := func(text string) string {
+		return escape.ReplaceAllStringFunc(text, strings.ToUpper)
+	}
+	text := u.Scheme + "://" + host + upper(cmp.Or(u.EscapedPath(), "/"))
+	if u.RawQuery != "" {
+		text += "?" + upper(u.RawQuery)
+	}
+	return text
+}
+
+var escape = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+
+// canonicalOfPage fetches a publisher's page, and returns the canonical URL that it names, or "". It follows redirects, as caches do.
 func canonicalOfPage(ctx context.Context, client *http.Client, page string) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -186,11 +224,11 @@ func canonicalOfPage(ctx context.Context, client *http.Client, page string) stri
 		return ""
 	}
 	defer resp.Body.Close()
-	named, err := url.Parse(documentOf(io.LimitReader(resp.Body, maxCopy)).canonical)
+	named, err := url.Parse(strings.TrimSpace(documentOf(io.LimitReader(resp.Body, maxCopy)).canonical))
 	if err != nil || named.String() == "" || resp.StatusCode != http.StatusOK {
 		return ""
 	}
-	return r.URL.ResolveReference(named).String()
+	return resp.Request.URL.ResolveReference(named).String()
 }
 
 // askCache asks a cache for a URL on it. The client follows no redirect.
@@ -212,13 +250,13 @@ func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at
 	location, err := resp.Location()
 	switch {
 	case c.Status == http.StatusOK:
-		c.Result, c.Age = served, ageOf(resp.Header, time.Now())
+		c.Result, c.Age = served, ageOf(resp.Header)
 		document := documentOf(io.LimitReader(resp.Body, maxCopy))
 		if c.Canonical = document.canonical; isDocument && !document.isAMP {
 			c.Result = notAMP
 		}
-	case c.Status == http.StatusTooManyRequests || c.Status >= 500:
-		c.Result, c.RetryAfter = busy, secondsUntil(resp.Header, time.Now())
+	case announce.Retryable(c.Status):
+		c.Result, c.RetryAfter = busy, int(announce.RetryAfter(resp.Header, time.Now())/time.Second)
 	case c.Status == http.StatusNotFound:
 		c.Result = notFound
 	case c.Status >= 300 && c.Status < 400 && err == nil && !cacheurl.IsOnCache(location.String(), cache):
@@ -229,30 +267,14 @@ func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at
 	return c
 }
 
-// ageOf returns the age of a copy, by RFC 9111 section 4.2.3: that of its header Age, or the time since its Date if that is more. It
-// returns "" if the answer has neither.
-func ageOf(h http.Header, now time.Time) string {
+// ageOf returns the age of a copy, by its header Age (RFC 9111 section 5.1). Without it, the age is not known: Date says when the cache
+// answered, and Last-Modified, which is printed too, when Google's cache made its copy.
+func ageOf(h http.Header) string {
 	seconds, err := strconv.ParseInt(h.Get("Age"), 10, 32)
-	age, isKnown := time.Duration(max(seconds, 0))*time.Second, err == nil
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		age, isKnown = max(age, now.Sub(date).Truncate(time.Second)), true
-	}
-	if !isKnown {
+	if err != nil || seconds < 0 {
 		return ""
 	}
-	return age.String()
-}
-
-// secondsUntil returns how long the Retry-After of an answer asks to wait, of at most a day (RFC 9110 section 10.2.3), or 0.
-func secondsUntil(h http.Header, now time.Time) int {
-	value, most := h.Get("Retry-After"), int(24*time.Hour/time.Second)
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return min(max(seconds, 0), most)
-	}
-	if date, err := http.ParseTime(value); err == nil {
-		return min(max(int(date.Sub(now)/time.Second), 0), most)
-	}
-	return 0
+	return (time.Duration(seconds) * time.Second).String()
 }
 
 // A document is what the beginning of an HTML document says.
@@ -279,8 +301,9 @@ func documentOf(r io.Reader) (d document) {
 					href = a.Val
 				}
 			}
-			if tag.Data == "link" && strings.EqualFold(rel, "canonical") {
-				d.canonical = href
+			isCanonical := slices.ContainsFunc(strings.Fields(rel), func(word string) bool { return strings.EqualFold(word, "canonical") })
+			if tag.Data == "link" && isCanonical {
+				d.canonical = strings.TrimSpace(href)
 				return d
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ampcors/ampcors/announce"
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
 )
@@ -130,7 +131,7 @@ func otherCachesOf(ctx context.Context, client *http.Client, name string) ([]cac
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		code := exitFindings
-		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+		if announce.Retryable(resp.StatusCode) {
 			code = exitLater
 		}
 		return nil, exitError{code, fmt.Errorf("%s: the answer is %d; want 200", name, resp.StatusCode)}

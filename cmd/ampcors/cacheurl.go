@@ -42,38 +42,65 @@ func newCacheURL() *cobra.Command {
 			return err
 		}
 		return answer(cmd, args, *output, func(arg string) (any, error) {
-			if page, err := publisherURL(cmd, arg, known); page != "" || err != nil {
-				return page, err
+			u, isPublisher, err := readURL(cmd, arg, known)
+			if err != nil || !isPublisher {
+				return u.Publisher, err
 			}
-			t, guessed := cacheurl.ContentType(*contentType), cacheurl.GuessType(arg)
-			if t == "" && *params == "" {
-				t = guessed
-			}
-			if isDocument := t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange; isDocument &&
-				guessed != cacheurl.Document {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type is %s\n", arg, guessed)
-			}
-			return cacheurl.URL{Publisher: arg, Cache: cache, Prefix: *prefix, Type: t, ImageParams: *params, CacheQuery: *query}.Build()
+			u.Cache, u.Prefix, u.ImageParams, u.CacheQuery = cache, *prefix, *params, *query
+			u.Type = typeOf(cmd, cacheurl.ContentType(*contentType), u)
+			return u.Build()
 		})
 	}
 	return cmd
 }
 
-// publisherURL returns the publisher's URL of a URL on a cache, or of what people paste, with a note on standard error. It returns "" for a
-// publisher's URL.
-func publisherURL(cmd *cobra.Command, arg string, known []cacheurl.Cache) (page string, err error) {
-	page, note, err := pasted(arg, known)
+// readURL reads the URL of a page as people have it: a publisher's, of which only Publisher is set; one on a cache; or one that they
+// paste from a viewer or a redirect, with a note on standard error.
+func readURL(cmd *cobra.Command, arg string, known []cacheurl.Cache) (u cacheurl.URL, isPublisher bool, err error) {
+	u, note, err := pasted(arg, known)
 	switch {
 	case err != nil:
-		return "", err
-	case page != "":
+		return u, false, err
+	case note != "":
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", arg, note)
-		return page, nil
+		return u, false, nil
 	case cacheurl.IsOnCache(arg, known...):
-		u, err := cacheurl.Parse(arg, known...)
-		return u.Publisher, err
+		u, err = cacheurl.Parse(arg, known...)
+		return u, false, err
 	}
-	return "", nil
+	return cacheurl.URL{Publisher: arg}, true, nil
+}
+
+// otherFiles are the extensions of files that AMP Caches do not serve, as far as AMP's document says.
+var otherFiles = []string{"css", "csv", "js", "json", "m3u8", "mjs", "mov", "mp3", "mp4", "mpd", "ogg", "pdf", "txt", "wav", "webm", "xml", "zip"}
+
+// typeOf returns the content type of a publisher's URL: that of a flag or, if that is "", the one that the extension suggests. It warns if
+// they differ, or if the extension is that of a file that caches do not serve.
+func typeOf(cmd *cobra.Command, flag cacheurl.ContentType, u cacheurl.URL) cacheurl.ContentType {
+	t, guessed := flag, cacheurl.GuessType(u.Publisher)
+	if t == "" && u.ImageParams == "" {
+		t = guessed
+	}
+	switch {
+	case !isDocument(t):
+	case guessed != cacheurl.Document:
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type is %s\n", u.Publisher, guessed)
+	default:
+		warnOfFile(cmd, u.Publisher)
+	}
+	return t
+}
+
+func isDocument(t cacheurl.ContentType) bool {
+	return t == cacheurl.Document || t == cacheurl.Viewer || t == cacheurl.SignedExchange
+}
+
+// warnOfFile warns if a page is, by its extension, a file that caches do not serve.
+func warnOfFile(cmd *cobra.Command, page string) {
+	file, _, _ := strings.Cut(page, "?")
+	if slices.Contains(otherFiles, strings.ToLower(file[strings.LastIndexAny(file, "./")+1:])) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is no document by its extension, and AMP Caches serve documents, images and fonts\n", page)
+	}
 }
 
 // googleHosts are the hosts of Google Search, in any country.
@@ -82,27 +109,28 @@ var googleHosts = regexp.MustCompile(`^(www\.)?google\.[a-z]{2,3}(\.[a-z]{2})?$`
 // escapedQuery is how the viewers of search engines write the "?" of the page that they show.
 var escapedQuery = regexp.MustCompile(`(?i)%3f`)
 
+// updateParam are the parameters of an update-cache request, https://amp.dev/documentation/guides-and-tutorials/optimize-and-measure/update-amp-cache
+var updateParam = regexp.MustCompile(`&?\bamp_(action|ts|url_signature)=[^&]*`)
+
 // pasted reads URLs that people copy, but that are not in the form of AMP's document: URLs of the viewers of search
-// engines, and URLs of caches without a domain prefix or a content type. It returns the publisher's URL and a note
+// engines, of requests that update a cache, and URLs of caches without a domain prefix or a content type. It returns a note
 // about the argument, or "" if the argument is no such URL.
-func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
+func pasted(arg string, known []cacheurl.Cache) (page cacheurl.URL, note string, err error) {
 	u, err := url.Parse(arg)
 	if err != nil || u.Scheme != "https" {
-		return "", "", nil
+		return page, "", nil
 	}
 	host, path, cache := strings.ToLower(u.Host), strings.TrimPrefix(u.EscapedPath(), "/"), known[0]
 	query := u.RawQuery
 	if googleHosts.MatchString(host) && path == "url" {
 		to := cmp.Or(u.Query().Get("q"), u.Query().Get("url"))
 		if target, err := url.Parse(to); err != nil || target.Scheme != "https" && target.Scheme != "http" {
-			return "", "", nil
+			return page, "", nil
 		}
-		if page, _, err = pasted(to, known); page == "" && err == nil {
-			page = to
+		if page, note, err = pasted(to, known); note == "" && err == nil {
+			page = cacheurl.URL{Publisher: to}
 			if cacheurl.IsOnCache(to, known...) {
-				var on cacheurl.URL
-				on, err = cacheurl.Parse(to, known...)
-				page = on.Publisher
+				page, err = cacheurl.Parse(to, known...)
 			}
 		}
 		return page, "the URL of a redirect of Google, which leads to this page", err
@@ -113,6 +141,9 @@ func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
 		switch {
 		case host == c.CacheDomain || strings.HasSuffix(host, "."+c.CacheDomain):
 			cache, isShort = c, false
+		case c.UpdateCacheAPIDomainSuffix != "" && strings.HasSuffix(host, "."+c.UpdateCacheAPIDomainSuffix):
+			cache, isShort = c, false
+			host = strings.TrimSuffix(host, c.UpdateCacheAPIDomainSuffix) + c.CacheDomain
 		case hasWWW && strings.HasSuffix(host, "."+short):
 			cache, isShort = c, true
 		}
@@ -120,9 +151,13 @@ func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
 	if isShort {
 		host = strings.TrimSuffix(host, strings.TrimPrefix(cache.CacheDomain, "www.")) + cache.CacheDomain
 	}
+	updated, isUpdate := strings.CutPrefix(path, "update-cache/")
 	viewed, isViewer := strings.CutPrefix(path, "amp/")
 	segment, rest, _ := strings.Cut(path, "/")
 	switch {
+	case isUpdate && strings.HasSuffix(host, "."+cache.CacheDomain):
+		path, note = updated, "an update-cache request, which is for this URL"
+		query = updateParam.ReplaceAllString(query, "")
 	case isViewer && (googleHosts.MatchString(host) || host == "www.bing.com" || host == "bing.com"):
 		path, note = "c/"+viewed, "the URL of a viewer, which shows this page"
 		if at := escapedQuery.FindStringIndex(path); at != nil {
@@ -136,13 +171,13 @@ func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
 	case isShort && checkType(segment) == nil && rest != "":
 		note = "the URL of a cache without the www. of its domain"
 	default:
-		return "", "", nil
+		return page, "", nil
 	}
 	_, shown, _ := strings.Cut(path, "/")
 	publisher, _, _ := strings.Cut(strings.TrimPrefix(shown, "s/"), "/")
 	prefix, err := cacheurl.DomainPrefix(publisher)
 	if err != nil {
-		return "", "", fmt.Errorf("%.300q is %s, but its host cannot be read: %w", arg, note, err)
+		return page, "", fmt.Errorf("%.300q is %s, but its host cannot be read: %w", arg, note, err)
 	}
 	on := prefix + "." + cache.CacheDomain
 	if strings.HasSuffix(host, "."+cache.CacheDomain) {
@@ -152,8 +187,8 @@ func pasted(arg string, known []cacheurl.Cache) (page, note string, err error) {
 	if query != "" {
 		whole += "?" + query
 	}
-	parsed, err := cacheurl.Parse(whole, known...)
-	return parsed.Publisher, note, err
+	page, err = cacheurl.Parse(whole, known...)
+	return page, note, err
 }
 
 // checkType returns an error for a value of --type that is no content type.

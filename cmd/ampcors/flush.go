@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -96,6 +97,9 @@ func newFlush() *cobra.Command {
 		// urlsOf returns what is asked for: the page at each form of its prefix.
 		urlsOf := func(page string) (urls []cacheurl.URL, err error) {
 			u := cacheurl.URL{Publisher: page, Type: cacheurl.ContentType(*contentType), ImageParams: *params}
+			if isDocument(u.Type) {
+				warnOfFile(cmd, page) // of an image, there will be an error
+			}
 			if !*forms {
 				return []cacheurl.URL{u}, nil
 			}
@@ -195,6 +199,11 @@ func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pag
 		if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
 			return err
 		}
+	}
+	if slices.ContainsFunc(failed, func(err error) bool {
+		return errors.Is(err, updatecache.ErrIngestion) || errors.Is(err, updatecache.ErrSignature) || errors.Is(err, updatecache.ErrKey) || errors.Is(err, updatecache.ErrForbidden)
+	}) {
+		complain(cmd.ErrOrStderr(), "ampcors verify --key FILE DOMAIN checks the key file at the publisher, and with --copies the copies of it that caches have")
 	}
 	return failure(failed)
 }

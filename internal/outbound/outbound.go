@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
+
+	"github.com/ampcors/ampcors/announce"
 )
 
 // timeout bounds a request, answer included, of a client that has no timeout.
@@ -91,23 +93,10 @@ func (e *StatusError) Error() string {
 }
 
 // Retryable reports whether the same request may succeed later.
-func (e *StatusError) Retryable() bool { return Answer{Status: e.Status}.Retryable() }
+func (e *StatusError) Retryable() bool { return announce.Retryable(e.Status) }
 
-// maxRetryAfter bounds a Retry-After. Longer ones are garbage, such as seconds since 1970.
-const maxRetryAfter = 24 * time.Hour
-
-// RetryAfter returns the time that the answer asks to wait: its Retry-After in seconds or
-// as a date (RFC 9110 section 10.2.3), or 0.
-func (a Answer) RetryAfter(now time.Time) time.Duration {
-	value := strings.TrimSpace(a.Header.Get("Retry-After"))
-	wait := time.Duration(0)
-	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		wait = time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
-	} else if date, err := http.ParseTime(value); err == nil {
-		wait = date.Sub(now)
-	}
-	return min(max(wait, 0), maxRetryAfter)
-}
+// RetryAfter returns the time that the answer asks to wait, or 0.
+func (a Answer) RetryAfter(now time.Time) time.Duration { return announce.RetryAfter(a.Header, now) }
 
 // Truncated reports whether the body ended too early.
 func (a Answer) Truncated() bool {
@@ -115,13 +104,7 @@ func (a Answer) Truncated() bool {
 }
 
 // Retryable reports whether the status says that the same request may succeed later.
-func (a Answer) Retryable() bool {
-	switch a.Status {
-	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return a.Status >= 500
-}
+func (a Answer) Retryable() bool { return announce.Retryable(a.Status) }
 
 // MediaType returns the answer's media type, without parameters and in lower case.
 func (a Answer) MediaType() string {

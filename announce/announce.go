@@ -1,0 +1,37 @@
+// Package announce has what its subpackages share with programs that ask caches and search engines themselves: whether
+// another try may succeed, and when.
+package announce
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Retryable reports whether the status of an answer says that the same request may succeed later: 408, 421, 425, 429 and
+// each 5xx (RFC 9110 section 15, RFC 8470 section 5.2, RFC 6585 section 4).
+func Retryable(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+// maxRetryAfter bounds a Retry-After. Longer ones are garbage, such as seconds since 1970.
+const maxRetryAfter = 24 * time.Hour
+
+// RetryAfter returns how long an answer asks to wait: its Retry-After, in seconds or as a date (RFC 9110 section 10.2.3),
+// at most a day; or 0.
+func RetryAfter(h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		wait = time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
+	} else if date, err := http.ParseTime(value); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}

@@ -6,6 +6,7 @@ package badvalue
 import (
 	"fmt"
 	"iter"
+	"strconv"
 )
 
 // An Error names one value that cannot be used, what is wrong with it, and what would be right.
@@ -46,8 +47,20 @@ func (e *Error) Error() string {
 	if want != RemoveIt {
 		want = "want " + want
 	}
-	// A value may be a whole file that was read by mistake; 80 characters identify it.
-	return fmt.Sprintf("ampcors: %s %.80q %s; %s", e.Path, e.Value, e.Reason, want)
+	return fmt.Sprintf("ampcors: %s %s %s; %s", e.Path, Quote(e.Value), e.Reason, want)
+}
+
+// Quote returns a value in quotes, as %q has it. A value may be a whole file that was read by mistake, so that only 80
+// characters are quoted, which identify it; "…" behind the quotes says that there are more.
+func Quote(value string) string {
+	const most = 80
+	n := 0
+	for i := range value {
+		if n++; n > most {
+			return strconv.Quote(value[:i]) + "…"
+		}
+	}
+	return strconv.Quote(value)
 }
 
 // All returns an iterator over the [*Error]s that err is, wraps or joins, in their order.

@@ -150,7 +150,7 @@ func (u URL) Build() (string, error) {
 	query := page.Query
 	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
-			return reject(badvalue.Reserved, "Publisher", u.Publisher, fmt.Sprintf("has the query parameter %.80q, which is reserved for the cache", param),
+			return reject(badvalue.Reserved, "Publisher", u.Publisher, fmt.Sprintf("has the query parameter %s, which is reserved for the cache", badvalue.Quote(param)),
 				"the URL without it, and the parameter in the query for the cache")
 		}
 	}
@@ -159,7 +159,7 @@ func (u URL) Build() (string, error) {
 			if !isCacheParam(param) || strings.ContainsFunc(param, func(r rune) bool {
 				return r <= ' ' || r >= 0x7f || r == '#' || r == '"' || r == '\'' || r == '<' || r == '>'
 			}) {
-				return reject(badvalue.Unknown, "CacheQuery", u.CacheQuery, fmt.Sprintf("has %.80q", param),
+				return reject(badvalue.Unknown, "CacheQuery", u.CacheQuery, fmt.Sprintf("has %s", badvalue.Quote(param)),
 					"amp_js_v, amp_gsa, amp_kit, amp_r, amp_latest_update_time and usqp, escaped and with & between them")
 			}
 		}
@@ -215,12 +215,12 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	// strings.ToLower maps two non-ASCII letters, İ and the Kelvin sign, to ASCII. Browsers
 	// read İ differently, so it would make a look-alike host pass as Bing's.
 	if strings.ContainsFunc(whole.Host, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return reject(fmt.Sprintf("has the host %.80q, which is not ASCII", whole.Host), "an ASCII host, with A-labels (xn--...)")
+		return reject(fmt.Sprintf("has the host %s, which is not ASCII", badvalue.Quote(whole.Host)), "an ASCII host, with A-labels (xn--...)")
 	}
 	host := strings.ToLower(whole.Host)
 	i := slices.IndexFunc(caches, func(c Cache) bool { return domains.IsOrIsBelow(host, c.CacheDomain) })
 	if i < 0 {
-		return reject(fmt.Sprintf("has the host %.80q, which is below no known cache's domain", host),
+		return reject(fmt.Sprintf("has the host %s, which is below no known cache's domain", badvalue.Quote(host)),
 			`a URL such as "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/"`)
 	}
 	u := URL{Cache: caches[i]}
@@ -232,9 +232,9 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	const wantPath = `a path such as "/c/s/www.example.com/article"`
 	segment, rest, _ := strings.Cut(strings.TrimPrefix(whole.Path, "/"), "/")
 	if u.Type = ContentType(segment); segment == "s" || strings.Contains(segment, ".") {
-		return reject(fmt.Sprintf("has no content type before %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
+		return reject(fmt.Sprintf("has no content type before %s", badvalue.Quote(segment)), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 	} else if !u.Type.known() {
-		return reject(fmt.Sprintf("has the content type %.80q", segment), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
+		return reject(fmt.Sprintf("has the content type %s", badvalue.Quote(segment)), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 	}
 	if u.Type.hasParams() {
 		n := 0 // bytes of the parameters, each with a slash
@@ -258,10 +258,10 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	if !belongsTo(prefix, page.Host) {
 		all, _ := Prefixes(page.Host)
 		if slices.ContainsFunc(all, func(p Prefix) bool { return p.Prefix == prefix }) {
-			return reject(fmt.Sprintf("has the domain prefix %.80q, which %q shares with another host", prefix, page.Host),
+			return reject(fmt.Sprintf("has the domain prefix %s, which %q shares with another host", badvalue.Quote(prefix), page.Host),
 				"another prefix of the host in the path")
 		}
-		return reject(fmt.Sprintf("has the domain prefix %.80q, which is not one of the prefixes of %q", prefix, page.Host),
+		return reject(fmt.Sprintf("has the domain prefix %s, which is not one of the prefixes of %q", badvalue.Quote(prefix), page.Host),
 			"the prefix of the host in the path")
 	}
 
@@ -292,7 +292,7 @@ func parsePage(rest string) (page pageurl.URL, reason string) {
 	}
 	domain, problem := domains.ParsePublisher("host", host)
 	if problem != nil {
-		return page, fmt.Sprintf("has the host %.80q in its path, which %s", host, problem.Reason)
+		return page, fmt.Sprintf("has the host %s in its path, which %s", badvalue.Quote(host), problem.Reason)
 	}
 	if !pageurl.IsDomainOfBrowsers(domain) {
 		return page, fmt.Sprintf("has the host %q in its path, which browsers reject", domain)

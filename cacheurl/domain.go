@@ -96,7 +96,7 @@ var ErrHashPrefix = errors.New("ampcors: the domain prefix has no dash: it is a 
 // that is [ErrHashPrefix] if it has no dash.
 func PublisherDomain(prefix string) (string, error) {
 	if prefix != "" && prefixes.IsHash(prefix) {
-		return "", fmt.Errorf("%w: %.80q", ErrHashPrefix, prefix)
+		return "", fmt.Errorf("%w: %s", ErrHashPrefix, badvalue.Quote(prefix))
 	}
 	domain, _, p := prefixes.Reverse(nil, prefix)
 	if p != nil {

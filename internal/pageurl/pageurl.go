@@ -77,11 +77,11 @@ func Parse(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 	}
 	domain, problem := domains.ParsePublisher(where, u.Host)
 	if problem != nil {
-		return URL{}, Problem(problem.Code, where, value, fmt.Sprintf("has the host %.80q, which %s", u.Host, problem.Reason), "a URL with "+problem.Want)
+		return URL{}, Problem(problem.Code, where, value, fmt.Sprintf("has the host %s, which %s", badvalue.Quote(u.Host), problem.Reason), "a URL with "+problem.Want)
 	}
 	if escaping == AsBrowsers && !IsDomainOfBrowsers(domain) {
 		return URL{}, Problem(badvalue.Malformed, where, value,
-			fmt.Sprintf("has the host %.80q, which browsers reject: an xn-- label has characters that no domain can have", u.Host), want)
+			fmt.Sprintf("has the host %s, which browsers reject: an xn-- label has characters that no domain can have", badvalue.Quote(u.Host)), want)
 	}
 	u.Host = domain
 	return u, nil
@@ -152,7 +152,7 @@ func Split(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 	case strings.Contains(authority, `\`) || strings.Contains(path, `\`):
 		return URL{}, Problem(badvalue.Malformed, where, value, `has a \, which browsers read as /`, "/ or %5C")
 	case port != "" && (scheme != "https" || port != "443") && (scheme != "http" || port != "80"):
-		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the port %.80q", port),
+		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the port %s", badvalue.Quote(port)),
 			"none, or the default: caches and search engines support no other port")
 	case escaping == AsRFC3986 && !hasOnlyEscapes(tail):
 		return URL{}, Problem(badvalue.Malformed, where, value, "has a % without two hexadecimal digits after it", "%25 for a percent sign")

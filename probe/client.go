@@ -143,9 +143,14 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	}
 	if host := hostOf(u.Scheme, u.Host); !c.allowed[host] {
 		for other := range c.allowed {
-			if sameName := (&url.URL{Host: other}).Hostname() == u.Hostname(); sameName {
-				return nil, fmt.Errorf("the backend leads to %s, another port of its host, at which another program may listen, and the probe does not call it: use %s %s if readers reach it there. Often the proxy in front does not pass on the Host or the port that readers use", u.Host, c.hostFlag, u.Host)
+			if (&url.URL{Host: other}).Hostname() != u.Hostname() {
+				continue
 			}
+			if u.Port() == "" {
+				return nil, fmt.Errorf("the backend leads to %s://%s: use that URL in the document or with --endpoint, or %s %[2]s", u.Scheme, u.Host, c.hostFlag)
+			}
+			return nil, fmt.Errorf("the backend leads to %s, another port of its host, at which another program may listen, and the probe does not call it: use %s %[1]s if readers reach it there. "+
+				"Often the proxy in front does not pass on the Host or the port that readers use", u.Host, c.hostFlag)
 		}
 		return nil, fmt.Errorf("the probe is not allowed to call the host %s: use %s %s", u.Host, c.hostFlag, u.Host)
 	}

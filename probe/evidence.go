@@ -159,7 +159,8 @@ func whyNoProof(a *answer) string {
 	if isOverloaded(status) {
 		return fmt.Sprintf("the backend limits requests, or is down (status %d): if it limits them, use a --rate below its limit", status)
 	}
-	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing", status)
+	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing: several servers with different rules answer in turn, "+
+		"or there is a limit of requests (use a --rate below it) or a firewall", status)
 }
 
 // isHit matches HIT, TCP_HIT, "Hit from cloudfront" and "RefreshHit from cloudfront", and no name of a host such as "MISS from white".

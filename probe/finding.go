@@ -141,6 +141,12 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 	if own := ownRemedies[reason]; own != "" && !t.Kind.IsHostile() && r.id != CachedWrongOrigin && r.id != AnswersDiffer {
 		r.remedy, isOfAmpcors = own, true
 	}
+	if r.id == PreflightIncomplete || r.id == PreflightFailed {
+		if i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind.IsHostile() && c.isOnlyPreflighted(t) }); i >= 0 {
+			add("The preflight of " + c.trials[i].origin + ", which must be denied, is answered in the same way.")
+			r.remedy = "First compare Origin with the list of allowed origins: this preflight is answered for other websites, too, and whoever grants more to it opens the API to them. Then: " + r.remedy
+		}
+	}
 	if r.id == AnyOriginAllowed && c.p.cfg.Cookie == "" {
 		add("Whether the answers depend on cookies was not tested: --cookie compares them.")
 	}

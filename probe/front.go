@@ -108,10 +108,10 @@ var ownRemedies = func() map[string]string {
 		"source_unavailable":       "The backend's ampcors cannot ask its database: ampcors check, with the server's configuration and --database, says why.",
 		unknownClient:              "The backend's ampcors does not know the mail client %[1]s: if its emails must work, add it to email.clients.",
 		"no_method":                unset, "not_configured": unset,
-		lostMethod: "Let the proxy in front of ampcors pass the request headers Access-Control-Request-Method and Access-Control-Request-Headers. The answer has the Vary of ampcors " +
-			"and the page's origin, so ampcors allows the page, and no Access-Control-Allow-Methods: it did not take the request for a preflight.",
-		lostHeaders: "Let the proxy in front of ampcors pass the request header Access-Control-Request-Headers. ampcors grants each header that it is asked for, or denies the preflight, " +
-			"and here it grants the method and no header.",
+		lostMethod: "If the backend has ampcors, or another library that decides on preflights: let the proxy in front of it pass the request headers Access-Control-Request-Method and " +
+			"Access-Control-Request-Headers. The answer has the page's origin, so the page is allowed, and it was not taken for a preflight.",
+		lostHeaders: "If the backend has ampcors, or another library that decides on preflights: let the proxy in front of it pass the request header Access-Control-Request-Headers. " +
+			"It grants the method, and no header, as if none had been asked for.",
 	}
 }()
 
@@ -121,17 +121,20 @@ const (
 	lostHeaders = "the headers of a preflight are lost"
 )
 
-// lostInPreflight returns what a proxy has taken from a preflight, or "". ampcors has answered it: Vary has all three names, and the page is allowed.
+// lostInPreflight returns what a proxy has taken from a preflight, or "". The answer allows the page, and its Vary is the line that ampcors
+// and rs/cors write. Others, which write three lines, may have no list of methods or headers at all.
 func lostInPreflight(resp *response) string {
-	if resp == nil || resp.Header.Get("Access-Control-Allow-Origin") == "" ||
-		!strings.HasSuffix(strings.Join(resp.Header["Vary"], ", "), "Origin, Access-Control-Request-Method, Access-Control-Request-Headers") {
+	if resp == nil || resp.Header.Get("Access-Control-Allow-Origin") == "" || len(resp.Header["Vary"]) != 1 ||
+		!strings.HasSuffix(resp.Header.Get("Vary"), "Origin, Access-Control-Request-Method, Access-Control-Request-Headers") {
 		return ""
 	}
-	switch {
-	case resp.Header.Get("Access-Control-Allow-Methods") == "":
-		return lostMethod
-	case resp.Header.Get("Access-Control-Allow-Headers") == "":
+	switch h := resp.Header; {
+	case h.Get("Access-Control-Allow-Headers") != "":
+		return ""
+	case h.Get("Access-Control-Allow-Methods") != "":
 		return lostHeaders
+	case h.Get("Access-Control-Max-Age") == "":
+		return lostMethod
 	}
 	return ""
 }

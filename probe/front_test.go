@@ -135,6 +135,16 @@ func TestWhatStandsInFront(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		return h
 	}
+	bansAfter := func(n int64, h http.Handler) http.Handler {
+		var requests atomic.Int64
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1) > n {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
 	for _, test := range []struct {
 		name    string
 		backend http.Handler
@@ -172,8 +182,9 @@ func TestWhatStandsInFront(t *testing.T) {
 
 		{"two servers with different lists", oneOf(2, another.Wrap(api).ServeHTTP), "GET", []ID{AnswersDiffer}, "_not_"},
 		{"three servers, and one has another list", oneOf(3, another.Wrap(api).ServeHTTP), "GET", []ID{AnswersDiffer}, "_not_"},
-		{"two servers, and one denies all without a reason", oneOf(2, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }), "GET", []ID{AnswersDiffer},
-			"now with status 200 and now with 403"},
+		{"two servers, and one denies all without a reason", oneOf(2, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }), "GET", nil, "several servers with different rules answer in turn"},
+		{"a ban after forty requests", bansAfter(40, right), "GET", nil, "or a firewall"},
+		{"a list without the publisher, and HEAD", another.Wrap(api), "HEAD", []ID{ErrorWithoutCORS}, ""},
 		{"a wrong path", http.NotFoundHandler(), "GET", []ID{HTTPError}, "Look first whether the URL and the method are right"},
 		{"a wrong path, and HEAD", http.NotFoundHandler(), "HEAD", []ID{HTTPError}, "Look first whether the URL and the method are right"},
 		{"a wrong path behind ampcors", mw.Wrap(http.NotFoundHandler()), "GET", []ID{HTTPError}, ""},
@@ -272,9 +283,9 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 			Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Credentials: true}, nil, "ampcors got none"},
 		"a publisher that only a pattern matches": {patterns.ServeHTTP, "shop.example.com", get, nil, "a pattern matches no hash prefix"},
 		"a proxy that drops the preflight's method": {changed(func(h http.Header) { h.Del("Access-Control-Request-Method") }), publisher,
-			Endpoint{Method: "POST", ContentType: typeJSON, Body: "{}", Credentials: true}, nil, "it did not take the request for a preflight"},
+			Endpoint{Method: "POST", ContentType: typeJSON, Body: "{}", Credentials: true}, nil, "it was not taken for a preflight"},
 		"a proxy that drops the preflight's headers": {changed(func(h http.Header) { h.Del("Access-Control-Request-Headers") }), publisher,
-			Endpoint{Method: "POST", ContentType: typeJSON, Body: "{}", Credentials: true}, nil, "and here it grants the method and no header"},
+			Endpoint{Method: "POST", ContentType: typeJSON, Body: "{}", Credentials: true}, nil, "It grants the method, and no header"},
 		"a header that is not listed": {api.ServeHTTP, publisher, get, http.Header{"X-Token": {"1"}}, "add it to requestHeaders"},
 		"nginx without X-Original-Method": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "Forbidden: no_method", http.StatusForbidden)

@@ -135,6 +135,8 @@ func (c *cell) provesNothing(t *trial) error {
 			return a.err
 		case isOverloaded(status), slices.Contains(c.limits, status):
 			return errors.New(whyNoProof(a.answer))
+		case c.differs != nil && status >= 400 && status == c.differs.status():
+			return fmt.Errorf("status %d, which the publisher's own page also gets from one time to the next, denies nothing", status)
 		case a.as != nil: // the publisher's own request
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
 			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
@@ -191,7 +193,7 @@ func (c *cell) isAnsweredAtAll(*trial) verdict { return fine() }
 // isAnsweredAsOurselves notes it if the backend answers this program in another way than browsers.
 func (c *cell) isAnsweredAsOurselves(t *trial) verdict {
 	a := t.got(told)
-	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) {
+	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) && c.differs == nil {
 		c.note(fmt.Sprintf("The answers of %s depend on User-Agent: with %q, which this program has, the publisher's page gets status %d. "+
 			"All other requests had a browser's User-Agent, so nothing else was tested with this one.", c.e.URL,
 			userAgent, a.status()))

@@ -37,6 +37,9 @@ func (c *cell) judgePages(pages []*trial) {
 		case isOverloaded(a.status()), slices.Contains(c.limits, a.status()) && !a.isReadable():
 			t.skip(whyNoProof(a), false)
 			continue
+		case s == accident && isDenialStatus(first.status()) && c.differs == nil:
+			t.skip(whyNoProof(first), false)
+			continue
 		case isCached:
 		case c.isWalled(a, pages):
 			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a firewall, and not CORS", a.status()), false)
@@ -55,7 +58,7 @@ func (c *cell) judgePages(pages []*trial) {
 			t.Works = true
 		}
 	}
-	if c.isWrongForAll(pages) {
+	if c.isWrongForAll() {
 		for t, id := range blocked {
 			if id == ErrorWithoutCORS && t.remark == "" {
 				blocked[t] = HTTPError
@@ -151,21 +154,26 @@ func (c *cell) isWalled(a *answer, pages []*trial) bool {
 	})
 }
 
-// isWrongForAll reports whether each request of the publisher's pages, and one without Origin if that was sent, got the same status of
-// 4xx, which says that the request is wrong.
-func (c *cell) isWrongForAll(pages []*trial) bool {
+// isWrongForAll reports whether each request of the plan, of whatever page, got the same status, which says that the URL or the method is
+// wrong.
+func (c *cell) isWrongForAll() bool {
 	status := 0
-	for _, t := range append(pages, c.withoutOriginTrial()) {
-		if t == nil {
-			continue
-		}
+	for _, t := range c.trials {
 		for _, a := range t.asked {
-			if status = cmp.Or(status, a.status()); a.fetch == nil || a.status() != status || a.fetch.hop > 0 {
+			switch {
+			case a.err != nil:
+				return false
+			case a.fetch == nil: // a preflight alone
+				continue
+			case a.fetch.hop > 0:
+				return false
+			}
+			if status = cmp.Or(status, a.status()); a.status() != status {
 				return false
 			}
 		}
 	}
-	return status >= 400 && status <= 499
+	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status == http.StatusGone
 }
 
 // denials are the ids of problems that can mean that the backend denies only some origins.

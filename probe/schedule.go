@@ -166,7 +166,7 @@ func (c *cell) calibrate(ctx context.Context, own []*trial) error {
 				return nil
 			}
 			if isOverloaded(last.status()) {
-				c.remember(ctx, last)
+				c.remember(last)
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func (c *cell) calibrate(ctx context.Context, own []*trial) error {
 	if last = c.sendControl(ctx, c.width); c.isAsAtFirst(last) {
 		return nil
 	}
-	c.remember(ctx, last)
+	c.remember(last)
 	return c.untested(last)
 }
 
@@ -203,38 +203,24 @@ func (c *cell) isAsAtFirst(a *answer) bool {
 }
 
 // remember keeps what the answer to a control that failed says about other answers.
-func (c *cell) remember(ctx context.Context, a *answer) {
+func (c *cell) remember(a *answer) {
 	switch first := c.control.asked[0]; {
-	case a.err != nil, slices.Contains(c.limits, a.status()):
-	case a.status() == first.status(), c.answersInTurn(ctx, a):
+	case a.err != nil:
+		return
+	case a.status() == first.status():
 		c.differs = a
-	default:
-		c.limits = append(c.limits, a.status())
+		return
+	case isOfAnotherList(a) && first.isReadable():
+		c.differs = a
 	}
+	c.limits = append(c.limits, a.status())
 }
 
-// slowly is between two requests of one that the backend answers whatever its limit is, if that is not less than one in a second.
-const slowly = 1100 * time.Millisecond
-
-// answersInTurn reports whether the backend allows and denies the same page from one time to the next, as several servers with
-// different lists do. A limit of requests looks the same at first, but not if they are sent slowly, and a firewall's ban stays.
-func (c *cell) answersInTurn(ctx context.Context, denied *answer) bool {
-	if _, resp := denied.last(); !isDenialStatus(denied.status()) || !c.control.asked[0].isReadable() || c.sender != "" {
-		return false
-	} else if c.differs != nil || reasonOf(resp) != "" { // ampcors has no limit of requests
-		return true
-	}
-	var isAllowed, isDenied bool
-	for range 5 {
-		select {
-		case <-time.After(slowly):
-		case <-ctx.Done():
-			return false
-		}
-		a := c.sendControl(ctx, 1)
-		isAllowed, isDenied = isAllowed || c.isAsAtFirst(a), isDenied || a.err == nil && a.status() == denied.status()
-	}
-	return isAllowed && isDenied
+// isOfAnotherList reports whether ampcors denied an Origin that it allowed before: several servers answer in turn, with different lists.
+// Of any other denial, a limit of requests or a firewall may be the reason.
+func isOfAnotherList(a *answer) bool {
+	_, resp := a.last()
+	return resp != nil && reasonOf(resp) != ""
 }
 
 // untested returns why nothing is known about trials after which the control failed.
@@ -249,7 +235,7 @@ func (c *cell) untested(last *answer) error {
 	case isOverloaded(status):
 		return errors.New(whyNoProof(last))
 	case status != c.control.asked[0].status():
-		return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with status %d now, and was with %d",
+		return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with status %d now, and was with %d: perhaps several servers answer in turn, or there is a limit of requests (use a --rate below it), or a firewall",
 			c.who(), status, c.control.asked[0].status())
 	}
 	return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with other CORS headers each time", c.who())
@@ -278,7 +264,7 @@ func (c *cell) askGroup(ctx context.Context, group []*trial) error {
 		if c.isAsAtFirst(last) {
 			return c.checkDenial(ctx, group)
 		}
-		c.remember(ctx, last)
+		c.remember(last)
 		if again == 1 || ctx.Err() != nil {
 			return c.untested(last)
 		}

@@ -153,7 +153,19 @@ func schemeDetail(origin, scheme string) string {
 	case strings.HasSuffix(scheme, "-extension"):
 		return "An extension of a browser, and no website. It needs no CORS for the hosts in the host_permissions of its manifest."
 	}
-	return "No website, but perhaps the web view of an app: each app that is made with the same framework has this origin. Requests that the app sends itself, and not its web view, need no CORS."
+	return "No website, but perhaps the web view of an app: each app that is made with the same framework has this origin. Requests that the app sends itself, and not its web view, need no CORS; such a POST has no Origin, and needs a route beside ampcors."
+}
+
+// hostDetail says why the rest of an origin is no host.
+func hostDetail(problem, host string) string {
+	_, port, hasPort := strings.Cut(host, ":")
+	switch {
+	case hasPort && port != "" && strings.Trim(port, "0123456789") == "":
+		return "A page at a port is another origin, and allowed only by Origins."
+	case host != strings.ToLower(host):
+		return "It has upper case, which no browser sends in an Origin."
+	}
+	return "As a host name, this " + problem + ". An origin has no path and no user information."
 }
 
 // isNear reports whether a host is that of the reader's own machine or network.
@@ -164,7 +176,7 @@ func isNear(host string) bool {
 
 func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 	if v.reason == ReasonMalformed {
-		e.step("cache", false, host, "As a host name, this "+v.claim.problem.Reason+". An origin has no path and no user information. One with a port is allowed only by Origins.")
+		e.step("cache", false, host, hostDetail(v.claim.problem.Reason, host))
 		return
 	}
 	if reserved := p.hosts.reservedFor(host); reserved != nil && reserved.isCache {
@@ -173,7 +185,7 @@ func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 	}
 	e.step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
 	if v.claim.problem != nil {
-		e.step("publisher", false, host, "It cannot be a publisher: it "+v.claim.problem.Reason+".")
+		e.step("publisher", false, host, "It cannot be a publisher: it "+v.claim.problem.Reason+". Only Origins allows it.")
 		return
 	}
 	e.step("publisher", true, host, "The host is the publisher domain.")

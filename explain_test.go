@@ -101,6 +101,10 @@ func TestExplainSaysWhatIsWrongWithAPrefix(t *testing.T) {
 		"https://example.net":                                          "example.net is not below *.example.net: list it, too.",
 		mwtest.HashOrigin:                                              "The hash prefix of this publisher",
 		"https://www.example.com:8443":                                 "allowed only by Origins",
+		"https://WWW.example.com":                                      "upper case",
+		"https://www.example.com/a":                                    "no path",
+		"https://www.example.com:x":                                    "no path",
+		"https://localhost":                                            "Only Origins allows it",
 		"https://" + strings.Repeat("a-", 32) + "a.cdn.ampproject.org": "1 to 63",
 	} {
 		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {

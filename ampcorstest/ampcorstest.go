@@ -250,7 +250,7 @@ func (c *checker) preflight(origin string) bool {
 	name := fmt.Sprintf("the preflight for %s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
 	if reason := w.denial(); reason != "" {
 		hint := ""
-		if all, err := cacheurl.Origins(c.route.Publisher); c.route.Origin != "" && err == nil {
+		if all, err := cacheurl.Origins(c.route.Publisher); c.route.Origin != "" && len(c.caches()) > 0 && err == nil {
 			hint = fmt.Sprintf("; its pages on AMP Caches are at %s", strings.Join(all, " and "))
 		}
 		c.report("%s is denied: %s; want a Publisher, a Method and names of Header that the Config allows, or another Origin or other Caches%s", name, reason, hint)
@@ -296,13 +296,13 @@ func (c *checker) headers(name string, w *response, origin string) {
 	case w.panicked != nil:
 		c.report("%s is a panic of the handler: %v", name, w.panicked)
 	case len(values) == 0:
-		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, or the handler removes the header", name, w.status)
+		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, the handler removes the header, or package guard is around the Middleware and not behind it", name, w.status)
 	case len(values) > 1:
-		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: something behind the Middleware adds the header; package guard prevents it", name, values)
+		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: another CORS library, which must go, or something else behind the Middleware adds the header; package guard prevents that", name, values)
 	case values[0] != origin && slices.Contains(c.origins, values[0]):
 		c.report("%s has Access-Control-Allow-Origin %q, which an earlier request was from: a cache is in front of the Middleware, and must follow Vary; or something behind it replaces the header, which package guard prevents", name, values[0])
 	case values[0] != origin:
-		c.report("%s has Access-Control-Allow-Origin %q; want %q: something behind the Middleware replaces the header; package guard prevents it",
+		c.report("%s has Access-Control-Allow-Origin %q; want %q: another CORS library, which must go, or something else behind the Middleware replaces the header; package guard prevents that",
 			name, values[0], origin)
 	case !header.HasMember(vary, "Origin") && !header.HasMember(vary, "*"):
 		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware, or a middleware that compresses, replaces or removes it; "+
@@ -346,15 +346,19 @@ func (c *checker) run(origin string) {
 	case w.status == http.StatusForbidden && runs:
 		c.report("%s is answered with status 403 by the handler itself, and the Middleware has allowed it: if the handler asks for the Decision, WrapDecision must be in front and not Wrap; if it wants a session, set Route.Header", name)
 	case w.status == http.StatusForbidden && !hasCORS:
-		c.report("%s is answered with status 403 and without CORS headers, and not by the Middleware: by something in front of it, or that removes the headers. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests", name)
+		c.report("%s is answered with status 403 and without CORS headers, and not by the Middleware: by something in front of it, or that removes the headers. If it is a protection against CSRF such as net/http's CrossOriginProtection, or another CORS library, remove it, because the Middleware denies forged requests", name)
 	case w.status == http.StatusForbidden:
-		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it. If it is a protection against CSRF such as net/http's CrossOriginProtection, remove it, because the Middleware denies forged requests. If it compares tenants or wants a session, keep it: use a Path of this Publisher, WrapDecision, and Route.Header", name)
+		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it. If it is a protection against CSRF such as net/http's CrossOriginProtection, or another CORS library, remove it, because the Middleware denies forged requests. If it compares tenants or wants a session, keep it: use a Path of this Publisher, WrapDecision, and Route.Header", name)
 	case runs, c.worked, 200 <= w.status && w.status < 300 && c.route.Ran == nil: // a route can be called once, such as DELETE
 		c.headers("the response to "+name, w, origin)
 	case !hasCORS:
 		c.headers("the response to "+name, w, origin)
 	default:
-		c.report("%s is answered with status %d, and %s: %s", name, w.status, map[bool]string{true: "the handler does not run", false: "whether the handler ran is not known, so set Route.Ran if this is right"}[c.route.Ran != nil], w.whyNotRun())
+		known := "the handler does not run"
+		if c.route.Ran == nil {
+			known = "whether the handler runs is not known; if this is its answer, set Route.Ran"
+		}
+		c.report("%s is answered with status %d: %s (%s)", name, w.status, w.whyNotRun(), known)
 	}
 	c.worked = c.worked || len(c.errs) == before
 }
@@ -371,7 +375,7 @@ func (w *response) whyNotRun() string {
 	case w.status >= 500:
 		return "the handler, or what it needs, fails"
 	case w.status >= 400:
-		return "set Route.Body, and its Content-Type in Route.Header, to what the handler wants. If it is a protection against CSRF, remove it, because the Middleware denies forged requests"
+		return "set Route.Body, and its Content-Type in Route.Header, to what the handler wants. If it is a protection against CSRF or another CORS library, remove it, because the Middleware denies forged requests"
 	}
 	return "something in front of the handler answers"
 }

@@ -135,7 +135,7 @@ func (w *response) denial() string {
 
 // hasOnlyDenial reports whether the body is what a Middleware writes, and no more. Config.Denied may write anything but what the handler does.
 func (w *response) hasOnlyDenial(own *response) bool {
-	if own != nil && own.body != "" && strings.HasSuffix(w.body, own.body) {
+	if own != nil && own.status < 300 && own.body != "" && strings.HasSuffix(w.body, own.body) {
 		return false
 	}
 	line, rest, _ := strings.Cut(w.body, "\n")

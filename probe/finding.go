@@ -141,6 +141,9 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 	if own := ownRemedies[reason]; own != "" && !t.Kind.IsHostile() && r.id != CachedWrongOrigin && r.id != AnswersDiffer {
 		r.remedy, isOfAmpcors = own, true
 	}
+	if r.id == ACAOMissing && strings.HasSuffix(b.remark, ofNoOrigin) {
+		r.remedy = "Let the proxy in front of the backend pass the request header Origin. If none drops it: " + r.remedy
+	}
 	if r.id == PreflightIncomplete || r.id == PreflightFailed {
 		if i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind.IsHostile() && c.isOnlyPreflighted(t) }); i >= 0 {
 			add("The preflight of " + c.trials[i].origin + ", which must be denied, is answered in the same way.")
@@ -157,7 +160,7 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 		r.title = strings.Replace(r.title, " with the reader's cookies", "", 1)
 	}
 	f := c.newFinding(r, origins, evidence, request)
-	f.isElsewhere = isOfAmpcors || r.id == AnswersDiffer && reasonOf(resp) != "" || r.id == CachedWrongOrigin && variesByOrigin(resp.Header)
+	f.isElsewhere = isOfAmpcors || r.id == HTTPError || r.id == NotJSON || r.id == NotScript || r.id == AnswersDiffer && reasonOf(resp) != "" || r.id == CachedWrongOrigin && variesByOrigin(resp.Header)
 	return f
 }
 

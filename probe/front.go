@@ -86,6 +86,13 @@ func reasonOf(resp *response) string {
 	return ""
 }
 
+// hasAmpcors reports whether ampcors has denied a request of the cell.
+func (c *cell) hasAmpcors() bool {
+	return slices.ContainsFunc(c.trials, func(t *trial) bool {
+		return slices.ContainsFunc(t.asked, func(a asked) bool { return isOfAnotherList(a.answer) })
+	})
+}
+
 // ownRemedies has what to do if ampcors itself denies what must work, by the reason in its body. The request was right, so what is in
 // front of ampcors has changed it, or ampcors is configured otherwise.
 var ownRemedies = func() map[string]string {
@@ -104,7 +111,7 @@ var ownRemedies = func() map[string]string {
 		"no_origin_unsafe":         "Let the proxy in front of ampcors pass the request header Origin: ampcors got none. The list of publishers is not the cause.",
 		"method_not_allowed":       "The backend's ampcors denies the method of the request: add it to methods.",
 		"header_not_allowed":       "The backend's ampcors denies a header of the request: add it to requestHeaders.",
-		"email_sender_not_allowed": "The backend's ampcors denies the sender: add it to email.senders. ampcors explain --sender ADDRESS, with the server's configuration, says why.",
+		"email_sender_not_allowed": "The backend's ampcors denies the sender: add it to email.senders, in the same case before the @. ampcors explain --sender ADDRESS, with the server's configuration, says why.",
 		"source_unavailable":       "The backend's ampcors cannot ask its database: ampcors check, with the server's configuration and --database, says why.",
 		unknownClient:              "The backend's ampcors does not know the mail client %[1]s: if its emails must work, add it to email.clients.",
 		"no_method":                unset, "not_configured": unset,
@@ -112,6 +119,7 @@ var ownRemedies = func() map[string]string {
 			"Access-Control-Request-Headers. The answer has the page's origin, so the page is allowed, and it was not taken for a preflight.",
 		lostHeaders: "If the backend has ampcors, or another library that decides on preflights: let the proxy in front of it pass the request header Access-Control-Request-Headers. " +
 			"It grants the method, and no header, as if none had been asked for.",
+		lostOrigin: "If the backend has ampcors, which says why it denies a preflight: let the proxy in front of it pass the request header Origin. If it has rs/cors, the page's origin is not in its list.",
 	}
 }()
 
@@ -119,16 +127,21 @@ var ownRemedies = func() map[string]string {
 const (
 	lostMethod  = "the method of a preflight is lost"
 	lostHeaders = "the headers of a preflight are lost"
+	lostOrigin  = "the Origin of a preflight is lost"
 )
 
 // lostInPreflight returns what a proxy has taken from a preflight, or "". The answer allows the page, and its Vary is the line that ampcors
 // and rs/cors write. Others, which write three lines, may have no list of methods or headers at all.
 func lostInPreflight(resp *response) string {
-	if resp == nil || resp.Header.Get("Access-Control-Allow-Origin") == "" || len(resp.Header["Vary"]) != 1 ||
+	if resp == nil || len(resp.Header["Vary"]) != 1 ||
 		!strings.HasSuffix(resp.Header.Get("Vary"), "Origin, Access-Control-Request-Method, Access-Control-Request-Headers") {
 		return ""
 	}
 	switch h := resp.Header; {
+	case h.Get("Access-Control-Allow-Origin") == "" && ownReason(resp) == "":
+		return lostOrigin
+	case h.Get("Access-Control-Allow-Origin") == "":
+		return ""
 	case h.Get("Access-Control-Allow-Headers") != "":
 		return ""
 	case h.Get("Access-Control-Allow-Methods") != "":
@@ -215,9 +228,11 @@ func changedOrigin(pages []*trial) string {
 	return ""
 }
 
-// lostOrigin says that a proxy may drop the request's Origin, or is "". The backend varies its answers by Origin, and yet it
+const ofNoOrigin = "; if there is none, the backend allows none of these pages"
+
+// ofLostOrigin says that a proxy may drop the request's Origin, or is "". The backend varies its answers by Origin, and yet it
 // answers each page as if there were none.
-func (c *cell) lostOrigin(pages []*trial) string {
+func (c *cell) ofLostOrigin(pages []*trial) string {
 	isBlind := func(t *trial) bool {
 		if !t.isAnswered() || t.asked[0].fetch == nil {
 			return false
@@ -230,5 +245,5 @@ func (c *cell) lostOrigin(pages []*trial) string {
 		return ""
 	}
 	return "every page is answered as a request without Origin, although the answer has Vary: Origin. Look first for a proxy in front of the backend that " +
-		"drops the request header Origin; if there is none, the backend allows none of these pages"
+		"drops the request header Origin" + ofNoOrigin
 }

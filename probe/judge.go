@@ -139,7 +139,7 @@ func (c *cell) provesNothing(t *trial) error {
 			return fmt.Errorf("status %d, which the publisher's own page also gets from one time to the next, denies nothing", status)
 		case a.as != nil: // the publisher's own request
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
-			return fmt.Errorf("the backend answers its publisher's page with status %d, so that status %d denies nothing", control.status(), status)
+			return fmt.Errorf("the publisher's own page gets status %d and cannot read the answer, so that status %d says nothing about other pages", control.status(), status)
 		case isFromCache(resp.Header):
 			return fmt.Errorf("a cache in front of the backend answered (%s)", hitOf(resp.Header))
 		}

@@ -109,7 +109,7 @@ func TestWhatAnswersProve(t *testing.T) {
 			failed := recorded(500, "")
 			failed.fetch.blocked = errors.New("no CORS")
 			c.control = &trial{asked: []asked{{answer: failed}}}
-		}, outcome: NotTested, cause: "denies nothing"},
+		}, outcome: NotTested, cause: "says nothing about other pages"},
 
 		{name: "a page that works", e: get, what: own, outcome: Fine},
 		{name: "a page and an overloaded backend", e: get, what: own, answers: []*answer{recorded(503, "")}, outcome: NotTested, cause: "is down"},

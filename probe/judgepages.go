@@ -18,7 +18,7 @@ func (c *cell) judgePages(pages []*trial) {
 	var judged []*trial
 	inFront, isCached := c.cacheInFront()
 	if inFront == "" {
-		inFront = cmp.Or(changedOrigin(pages), c.lostOrigin(pages))
+		inFront = cmp.Or(changedOrigin(pages), c.ofLostOrigin(pages))
 	}
 	for _, t := range pages {
 		var s seen

@@ -305,7 +305,11 @@ func isLoopback(host string) bool {
 func webURL(value string) (*url.URL, error) {
 	u, err := parseURL(nil, value)
 	if err != nil {
-		return nil, fmt.Errorf("%.200q is not the URL of a web server; want one such as %.200q", value, "https://"+value)
+		scheme := "https://"
+		if host, _, _ := strings.Cut(value, ":"); isLoopback(host) {
+			scheme = "http://"
+		}
+		return nil, fmt.Errorf("%.200q is not the URL of a web server; want one such as %.200q", value, scheme+value)
 	}
 	if u.User != nil {
 		return nil, errors.New("the URL has user information; use a header")

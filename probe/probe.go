@@ -301,7 +301,12 @@ func (p *prober) finish(cells []*cell) {
 	slices.Sort(r.Notes)
 	r.Notes = slices.Compact(r.Notes)
 	s.Endpoints, s.Requests = len(r.Endpoints), int(p.client.sent.Load())
-	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Sender == "" && !f.isElsewhere }) {
+	hasAdvice := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Sender == "" && !f.isElsewhere })
+	switch isOurs := slices.ContainsFunc(cells, (*cell).hasAmpcors); {
+	case hasAdvice && isOurs:
+		r.Notes = append(r.Notes, "The backend denies with ampcors's own words, so there is no advice on what to configure in a server: its headers would replace those of ampcors. "+
+			"Look at the configuration of ampcors, and at what stands in front of it.")
+	case hasAdvice:
 		r.Snippets = snippets(p.policy)
 	}
 	r.Know(func(Finding) bool { return false })

@@ -66,7 +66,7 @@ var symptoms = []rule{
 		remedy: "Send Access-Control-Allow-Methods: %[2]s and Access-Control-Allow-Headers: %[3]s.",
 		shows:  func(s *sight) bool { return s.preflight && s.passesCORS() && s.isSuccess() }},
 	{id: PreflightFailed, severity: High, title: "the answer to the preflight fails the CORS check, or has an error status",
-		remedy: "Before routing and authentication, answer OPTIONS with status 204, Access-Control-Allow-Origin: %[1]s, Access-Control-Allow-Methods: %[2]s, Access-Control-Allow-Headers: %[3]s and, if the request has cookies, Access-Control-Allow-Credentials: true. If the backend has ampcors, or another library for CORS, something in front of it has answered in its place: let that pass OPTIONS on.",
+		remedy: "Before routing and authentication, answer OPTIONS with status 204, Access-Control-Allow-Origin: %[1]s, Access-Control-Allow-Methods: %[2]s, Access-Control-Allow-Headers: %[3]s and, if the request has cookies, Access-Control-Allow-Credentials: true. If the backend has ampcors, or another library for CORS, something in front of it, or the router around it, has answered in its place: let that pass OPTIONS on.",
 		shows:  func(s *sight) bool { return s.preflight && (s.passesCORS() || !s.isSuccess() || len(s.lines) == 0) }},
 	{id: RedirectEndless, severity: High, title: "the redirects do not end",
 		remedy: "A browser gives up after 20 redirects. Often the backend redirects to the https or the host that it wants, and the proxy in front does not pass on the Host and X-Forwarded-Proto of the reader; or it sets a cookie and redirects to itself until it gets that back, which a page on a cache does not send. Answer without the redirect.",
@@ -224,7 +224,7 @@ var hostileRules = []rule{
 // emailRules are about the emails of a sender.
 var emailRules = []rule{
 	{id: EmailSenderRefused, severity: High, title: "the sender's email is not answered as mail clients want it, with version 2",
-		remedy: "If a request has AMP-Email-Sender, and that sender is allowed, answer with status 200 and AMP-Email-Allow-Sender: the same address. Origin does not count then.",
+		remedy: "If a request has AMP-Email-Sender, and that sender is allowed, answer with status 200 and AMP-Email-Allow-Sender: the same address. Origin does not count then. If it works with version 1, look for a proxy that drops the request header AMP-Email-Sender.",
 		group:  KindEmails, callers: (*cell).emailsV2, breaks: (*cell).isAcceptedV2},
 	{id: EmailV1Refused, severity: Medium, title: "the sender's email is not answered as mail clients want it, with version 1",
 		remedy: "If Origin is the mail client's and __amp_source_origin is an allowed sender, send Access-Control-Allow-Origin: %[1]s, AMP-Access-Control-Allow-Source-Origin: the sender, and Access-Control-Expose-Headers: AMP-Access-Control-Allow-Source-Origin. Gmail's documentation still asks for version 1.",

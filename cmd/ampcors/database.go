@@ -423,7 +423,7 @@ func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bo
 	if wrong == 0 {
 		return "", read, isPart, nil
 	}
-	text := fmt.Sprintf("the table %s has %s: %s", d.table.Table, count(wrong, "row that no lookup can match as it is", "rows that no lookup can match as they are"),
+	text := fmt.Sprintf("the table %s has %s: %s", d.table.Table, count(wrong, "row that lookups cannot match as it is", "rows that lookups cannot match as they are"),
 		strings.ReplaceAll(errors.Join(named...).Error(), "\n", "; "))
 	if wrong > mostNamed {
 		text += "; …"
@@ -455,7 +455,7 @@ func (d *database) wrongRows(ctx context.Context, db *sql.DB, prefix, more strin
 			continue
 		}
 		if wrong++; wrong <= most {
-			named = append(named, fmt.Errorf("the domain %.300q in %s: %w", domain, d.table.Table, err))
+			named = append(named, fmt.Errorf("the domain %.1000q in %s: %w", domain, d.table.Table, err))
 		}
 	}
 	return read, named, wrong, found.Err()
@@ -477,7 +477,7 @@ func (d *database) checkRow(domain string, prefix sql.NullString) error {
 		return fmt.Errorf("it is not canonical; want %q", canonical)
 	}
 	if prefix.Valid && want != prefix.String {
-		return fmt.Errorf("its hash prefix is %.80q; want %q, or NULL, and then ampcors source fill", prefix.String, want)
+		return fmt.Errorf("its hash prefix is %s, so that no origin with a hash prefix finds it; want %q, or NULL, and then ampcors source fill", badvalue.Quote(prefix.String), want)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ var writers = map[string]func(w io.Writer, report *runReport) error{
 }
 
 // colors are the escape sequences of severities and of the words of the matrix.
-var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m",
+var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m", "unusable": "\x1b[31m",
 	"ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "public": "\x1b[32m", "not tested": "\x1b[33m"}
 
 // plural returns a number with a word, such as "1 endpoint" or "2 endpoints".
@@ -302,7 +302,7 @@ func (r matrixRow) Callers() string {
 // A matrixCell is one page, or all hostile pages of a kind.
 type matrixCell struct {
 	Name string
-	Word string // works, blocked, denied, ALLOWED or not tested
+	Word string // works, blocked, unusable, denied, ALLOWED or not tested
 	Of   string // of how many it is true, such as "2 of 5"; "" if of all
 }
 
@@ -370,6 +370,8 @@ func pageCell(t probe.Trial) matrixCell {
 		cell.Word = "not tested"
 	case t.Works:
 		cell.Word = "works"
+	case t.Reason == "": // no browser blocks it
+		cell.Word = "unusable"
 	}
 	return cell
 }
@@ -408,7 +410,7 @@ type matrixLine struct {
 }
 
 func (r matrixRow) lines() (lines []matrixLine) {
-	for _, word := range []string{"works", "blocked", "denied", "public", "ALLOWED", "not tested"} {
+	for _, word := range []string{"works", "blocked", "unusable", "denied", "public", "ALLOWED", "not tested"} {
 		line := matrixLine{word: word}
 		for _, c := range r.Cells {
 			if c.Word != word {

@@ -187,7 +187,7 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(stderr)
 			}
 			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitFindings ||
-				!strings.Contains(stderr, `the table tenants has 1 row that no lookup can match as it is: the domain "Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
+				!strings.Contains(stderr, `the table tenants has 1 row that lookups cannot match as it is: the domain "Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
 				t.Errorf("%d, %s%s", code, out, stderr)
 			}
 			server := serveWith(t, append([]string{"serve-proxy", "--to", okBackend(t), "--config", config, "--database", url, "--metrics", "127.0.0.1:0"}, tenants...)...)
@@ -536,7 +536,7 @@ func TestCheckFindsRowsThatNoLookupMatches(t *testing.T) {
 		if test.want != "" {
 			want = exitFindings
 		}
-		if code != want || !strings.Contains(stderr, test.want) || test.want != "" && !strings.Contains(stderr, "1 row that no lookup can match") {
+		if code != want || !strings.Contains(stderr, test.want) || test.want != "" && !strings.Contains(stderr, "1 row that lookups cannot match") {
 			t.Errorf("%+v: %d %s%s", test, code, stdout, stderr)
 		}
 	}

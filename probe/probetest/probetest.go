@@ -609,7 +609,7 @@ var cases = []Case{
 				http.Error(w, "cross-origin request", http.StatusForbidden)
 			}
 			return isCross
-		}}), NotTested: "denies nothing", Want: []string{"cache-refused", "own-origin-refused"}},
+		}}), NotTested: "says nothing about other pages", Want: []string{"cache-refused", "own-origin-refused"}},
 	{Name: "preflights in a cache that knows only the URL", Remembers: true, Backend: func() http.Handler {
 		return &sharedCache{only: http.MethodOptions, backend: backend{grants: "content-type"}}
 	}, Endpoint: jsonPost, Unsafe: true, Want: []string{"cached-wrong-origin"}},

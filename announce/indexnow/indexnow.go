@@ -64,7 +64,7 @@ type Config struct {
 	// the file is "/{key}.txt" at the root of each host, and covers all its pages. Otherwise each covers
 	// only pages with the same scheme and host, in the file's own directory or below it: here those that
 	// begin with "https://www.example.com/catalog/". A page is sent with the longest of those that cover
-	// it, and rejected if none does. The protocol calls this option 2
+	// it, the first of several in one folder, and rejected if none does. The protocol calls this option 2
 	// (https://www.indexnow.org/documentation).
 	KeyLocations []string
 
@@ -87,8 +87,8 @@ type Config struct {
 
 // A Client submits URLs. [New] makes one.
 type Client struct {
-	keys      *[]Key         // the current one is the first. A pointer: fmt would print an unexported Key unmasked
-	locations *[]pageurl.URL // none: at the root of each host. A pointer, because the key may be in it
+	keys      *[]Key    // the current one is the first. A pointer: fmt would print an unexported Key unmasked
+	locations *keyFiles // none: at the root of each host. A pointer, because the key may be in it
 	keysOf    func(ctx context.Context, host, location string) ([]Key, error)
 	endpoint  string
 	userAgent string
@@ -104,7 +104,7 @@ func New(cfg Config) (*Client, error) {
 	var problems []error
 	c := &Client{
 		keys:      &[]Key{cfg.Key},
-		locations: new([]pageurl.URL),
+		locations: &keyFiles{of: make(map[string][]pageurl.URL)},
 		keysOf:    cfg.KeysOf,
 		endpoint:  cmp.Or(cfg.Endpoint, API),
 		userAgent: cfg.UserAgent,
@@ -126,7 +126,8 @@ func New(cfg Config) (*Client, error) {
 		if problem != nil {
 			problems = append(problems, c.maskProblem(problem))
 		}
-		*c.locations = append(*c.locations, location)
+		c.locations.all = append(c.locations.all, location)
+		c.locations.of[location.Host] = append(c.locations.of[location.Host], location)
 	}
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"

@@ -25,7 +25,6 @@ import (
 
 	"github.com/ampcors/ampcors/announce/queue"
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/internal/pageurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 	"github.com/ampcors/ampcors/internal/vectors"
 )
@@ -567,11 +566,12 @@ func TestTheEndpointIsAskedUntilTheContextEnds(t *testing.T) {
 // The files of one host have keys of their own: option 2 of IndexNow's document, "one to many".
 func TestEachFolderHasItsKey(t *testing.T) {
 	t.Parallel()
-	keys, err := ParseKeys([]byte(`{"a.example": {"/catalog/": ["key-of-catalog", "older-key"], "/help/": ["key-of-help"]}, "B.example": ["key-of-b"]}`))
+	keys, err := ParseKeys([]byte(`{"a.example": {"/catalog/": ["key-of-catalog", "older-key"], "/help/": ["key-of-help"]}, "B.example": ["key-of-b", "old-key-of-b"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog",
+	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog", "https://a.example/catalog/older-key.txt": "older-key",
+		"https://b.example/old-key-of-b.txt": "old-key-of-b",
 		"https://a.example/help/key-of-help.txt": "key-of-catalog", "https://b.example/key-of-b.txt": "key-of-b\n"}
 	var mu sync.Mutex
 	var sent []string
@@ -611,13 +611,46 @@ func TestEachFolderHasItsKey(t *testing.T) {
 		t.Error(err)
 	}
 	handler := c.ServeKeys(http.NotFoundHandler())
-	for path, want := range map[string]string{"/catalog/key-of-catalog.txt": "key-of-catalog", "/help/key-of-help.txt": "key-of-help",
-		"/help/key-of-catalog.txt": "404 page not found\n"} {
+	for at, want := range map[string]string{"a.example/catalog/key-of-catalog.txt": "key-of-catalog", "a.example/help/key-of-help.txt": "key-of-help",
+		"a.example/catalog/older-key.txt": "older-key", "b.example/key-of-b.txt": "key-of-b", "b.example/old-key-of-b.txt": "old-key-of-b",
+		"a.example/older-key.txt": "404 page not found\n", "b.example/older-key.txt": "404 page not found\n",
+		"a.example/help/key-of-catalog.txt": "404 page not found\n"} {
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://a.example"+path, nil))
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://"+at, nil))
 		if w.Body.String() != want {
-			t.Errorf("%s: %q; want %q", path, w.Body, want)
+			t.Errorf("%s: %q; want %q", at, w.Body, want)
 		}
+	}
+}
+
+// Keys of many hosts in folders cost no more than one look at the host's own for each URL.
+func BenchmarkKeysByFolder(b *testing.B) {
+	for _, hosts := range []int{100, 1000, 4000} {
+		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
+			var text strings.Builder
+			var pages []string
+			for i := range hosts {
+				fmt.Fprintf(&text, `,"h%d.example": {"/a/": ["key-of-a-%d"], "/b/": ["key-of-b-%d"]}`, i, i, i)
+				for page := range 5 {
+					pages = append(pages, fmt.Sprintf("https://h%d.example/a/%d", i, page))
+				}
+			}
+			keys, err := ParseKeys([]byte("{" + text.String()[1:] + "}"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			c, err := New(Config{KeysOf: keys.Of, KeyLocations: keys.Locations(), Logger: slog.New(slog.DiscardHandler),
+				HTTPClient: &http.Client{Transport: transportFunc(func(*http.Request) (*http.Response, error) { return answer(200, ""), nil })}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := c.Submit(b.Context(), pages...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(len(pages)), "µs/URL")
+		})
 	}
 }
 
@@ -872,7 +905,7 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 	for _, status = range []int{302, 400, 403, 429, 500} {
 		_, _ = c.Submit(t.Context(), "https://www.example.com/a")
 	}
-	c.locations = new([]pageurl.URL)
+	c.locations = new(keyFiles)
 	_, _ = c.Submit(t.Context(), "https://www.example.com/a", "https://a.example/", "https://b.example/1", "https://b.example/2")
 	if strings.Contains(out.String(), string(testKey)) {
 		t.Errorf("the key is in\n%s", &out)

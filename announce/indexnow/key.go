@@ -71,12 +71,18 @@ func parseLocation(where, location string) (pageurl.URL, *badvalue.Error) {
 	return u, problem
 }
 
+// keyFiles are the URLs of key files.
+type keyFiles struct {
+	all []pageurl.URL
+	of  map[string][]pageurl.URL // by host
+}
+
 // isKeyFile reports whether the file of a key of the host is at a path.
 func (c *Client) isKeyFile(path string, key Key) bool {
-	if len(*c.locations) == 0 {
+	if len(c.locations.all) == 0 {
 		return path == "/"+string(key)+".txt"
 	}
-	return slices.ContainsFunc(*c.locations, func(location pageurl.URL) bool { return location.Path == path })
+	return slices.ContainsFunc(c.locations.all, func(location pageurl.URL) bool { return location.Path == path })
 }
 
 // directory returns the beginning of all URLs that a key file covers.
@@ -88,7 +94,9 @@ func directory(location pageurl.URL) string {
 // false if no location covers the page.
 func (c *Client) locationOf(page string) (location string, ok bool) {
 	longest := 0
-	for _, l := range *c.locations {
+	_, rest, _ := strings.Cut(page, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	for _, l := range c.locations.of[host] {
 		path, isBelow := strings.CutPrefix(page, directory(l))
 		path, _, _ = strings.Cut(path, "?")
 		isRoot := strings.Count(l.Path, "/") == 1
@@ -96,7 +104,7 @@ func (c *Client) locationOf(page string) (location string, ok bool) {
 			location, longest = l.String(), len(directory(l))
 		}
 	}
-	return location, longest > 0 || len(*c.locations) == 0
+	return location, longest > 0 || len(c.locations.all) == 0
 }
 
 // hasParentSegment reports whether a path has a segment "..". The path is canonical, so a ".." in it
@@ -208,7 +216,7 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 			host, _, _ := strings.Cut(r.Host, ":")
 			domain, problem := domains.ParsePublisher("host", host)
 			mayBe := mayBeKeyFile(path)
-			if len(*c.locations) > 0 {
+			if len(c.locations.all) > 0 {
 				mayBe = c.locationAt(domain, path) != ""
 			}
 			if !mayBe || problem != nil {
@@ -237,8 +245,8 @@ func (c *Client) ServeKeys(next http.Handler) http.Handler {
 
 // locationAt returns the location with a host and a path, or "".
 func (c *Client) locationAt(host, path string) string {
-	for _, location := range *c.locations {
-		if location.Host == host && location.Path == path {
+	for _, location := range c.locations.of[host] {
+		if location.Path == path {
 			return location.String()
 		}
 	}
@@ -271,8 +279,8 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 		errs = append(errs, &badvalue.Error{Code: code, Path: path, Value: value, Reason: reason, Want: want})
 	}
 	if len(hosts) == 0 {
-		for _, location := range *c.locations {
-			if !slices.Contains(hosts, location.Host) {
+		for _, location := range c.locations.all {
+			if c.locations.of[location.Host][0] == location {
 				hosts = append(hosts, location.Host)
 			}
 		}
@@ -289,13 +297,11 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 			continue
 		}
 		var files []string // of the host, if there are locations
-		for _, location := range *c.locations {
-			if location.Host == domain {
-				files = append(files, location.String())
-			}
+		for _, location := range c.locations.of[domain] {
+			files = append(files, location.String())
 		}
-		if len(*c.locations) > 0 && files == nil {
-			reject(badvalue.Unknown, path, host, "is not a host of KeyLocations", fmt.Sprintf("%q", (*c.locations)[0].Host))
+		if len(c.locations.all) > 0 && files == nil {
+			reject(badvalue.Unknown, path, host, "is not a host of KeyLocations", fmt.Sprintf("%q", c.locations.all[0].Host))
 			continue
 		}
 		if files == nil {
@@ -378,6 +384,7 @@ type KeySet struct {
 	hosts     map[string][]Key // of key files at the root
 	files     map[string][]Key // by location
 	locations []string
+	earlier   []string // locations of keys that are not the current ones
 }
 
 // Of returns the keys of a host or of a key file: it is a Config.KeysOf.
@@ -457,10 +464,12 @@ func ParseKeys(data []byte) (*KeySet, error) {
 		}
 	}
 	slices.Sort(s.locations)
+	slices.Sort(s.earlier)
+	s.locations = append(s.locations, s.earlier...) // of two files in one folder, the first is sent
 	return s, nil
 }
 
-// addFile adds the key file of a folder.
+// addFile adds the key files of a folder.
 func (s *KeySet) addFile(host, folder string, keys []Key) error {
 	if !strings.HasPrefix(folder, "/") || !strings.HasSuffix(folder, "/") {
 		return &badvalue.Error{Code: badvalue.Malformed, Path: host, Value: folder, Reason: "is not the path of a folder", Want: `one such as "/catalog/"`}
@@ -468,15 +477,22 @@ func (s *KeySet) addFile(host, folder string, keys []Key) error {
 	if len(keys) == 0 {
 		return &badvalue.Error{Code: badvalue.Missing, Path: host, Value: folder, Reason: "has no key", Want: "at least one"}
 	}
-	if err := keys[0].check(host + " " + folder); err != nil {
-		return err
+	for i, key := range keys {
+		if err := key.check(host + " " + folder); err != nil {
+			return err
+		}
+		location, problem := parseLocation(host, "https://"+host+folder+string(key)+".txt")
+		if problem != nil {
+			problem.Value = folder // the location has the key
+			return problem
+		}
+		switch at := location.String(); {
+		case s.files[at] != nil: // the same key twice
+		case i == 0:
+			s.files[at], s.locations = keys, append(s.locations, at)
+		default: // an engine may still fetch the file of a key that was sent before
+			s.files[at], s.earlier = []Key{key}, append(s.earlier, at)
+		}
 	}
-	location, problem := parseLocation(host, "https://"+host+folder+string(keys[0])+".txt")
-	if problem != nil {
-		problem.Value = folder // the location has the key
-		return problem
-	}
-	s.files[location.String()] = keys
-	s.locations = append(s.locations, location.String())
 	return nil
 }

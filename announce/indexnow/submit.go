@@ -263,14 +263,21 @@ func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 			fmt.Sprintf("at most %d", pageurl.MaxBytes)))
 	}
 	if _, ok := c.locationOf(canonical); !ok {
-		var folders []string
-		for _, location := range *c.locations {
-			folder := directory(location)
-			if strings.HasPrefix(canonical, folder) { // and so its path is the reason
+		own := c.locations.of[page.Host]
+		for _, location := range own {
+			if strings.HasPrefix(canonical, directory(location)) { // and so its path is the reason
 				return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u,
 					`has a segment "..", so that it may be outside of the key file's folder`, "a path without it"))
 			}
-			folders = append(folders, strconv.Quote(folder))
+		}
+		if own == nil {
+			own = c.locations.all
+		}
+		var folders []string
+		for _, location := range own {
+			if folder := strconv.Quote(directory(location)); len(folders) < maxListed && !slices.Contains(folders, folder) {
+				folders = append(folders, folder)
+			}
 		}
 		return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u, "is not covered by the key file, which is for its own folder",
 			"a page below "+strings.Join(folders, " or ")))

@@ -30,6 +30,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -71,6 +72,9 @@ type Config struct {
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.
 	Endpoint string
 
+	// AtOnce is how many first requests of Submit are sent at one time, each for another host. If zero, 16 is used.
+	AtOnce int
+
 	// UserAgent is sent with each request. If empty, "ampcors-indexnow" is used.
 	UserAgent string
 
@@ -110,7 +114,7 @@ func New(cfg Config) (*Client, error) {
 		userAgent: cfg.UserAgent,
 		http:      outbound.Client(cfg.HTTPClient),
 		accepted:  cfg.Accepted,
-		atOnce:    maxAtOnce,
+		atOnce:    cmp.Or(cfg.AtOnce, maxAtOnce),
 		log:       cfg.Logger,
 	}
 	if cfg.KeysOf == nil {
@@ -128,6 +132,9 @@ func New(cfg Config) (*Client, error) {
 		}
 		c.locations.all = append(c.locations.all, location)
 		c.locations.of[location.Host] = append(c.locations.of[location.Host], location)
+	}
+	if cfg.AtOnce < 0 {
+		problems = append(problems, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is negative", Want: "0 for the default, or a number of requests"})
 	}
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"

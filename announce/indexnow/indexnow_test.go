@@ -571,7 +571,7 @@ func TestEachFolderHasItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog", "https://a.example/catalog/older-key.txt": "older-key",
-		"https://b.example/old-key-of-b.txt": "old-key-of-b",
+		"https://b.example/old-key-of-b.txt":     "old-key-of-b",
 		"https://a.example/help/key-of-help.txt": "key-of-catalog", "https://b.example/key-of-b.txt": "key-of-b\n"}
 	var mu sync.Mutex
 	var sent []string

@@ -29,9 +29,14 @@ type Config struct {
 	// GiveUpAfter is how long a URL waits while the service rejects its host as a whole, such as because of the key. Then
 	// Done gets it, with the service's last answer. If zero, 24 hours is used.
 	GiveUpAfter time.Duration
+	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
+	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.
+	Interval time.Duration
+	// AtOnce is how many requests are sent at one time, each for another host. If zero, 16 is used.
+	AtOnce int
 	// Done is called with each URL that leaves the queue: err is nil if the service has accepted the URL;
 	// otherwise it says why the URL is not sent again. If nil, the client's log is all there is. It may be
-	// called from several goroutines at one time.
+	// called from several goroutines at one time, while Run or Shutdown sends, and never by Add.
 	Done func(url string, err error)
 }
 
@@ -40,8 +45,9 @@ type Service struct {
 	// Items returns what is to be sent for a URL.
 	Items func(url string) ([]Item, error)
 	// Send sends items of one host, at most Batch, and returns the result for each, in their order.
-	Send  func(ctx context.Context, host string, urls []string) []Result
-	Batch int
+	Send     func(ctx context.Context, host string, urls []string) []Result
+	Batch    int
+	Interval time.Duration // see Config.Interval
 }
 
 // An Item is one thing to be sent. Items with the same URL are the same, and wait once. Items with the same Host share requests,
@@ -57,6 +63,8 @@ type Result struct {
 	// OfHost says that Err concerns the host, such as its key, and not the service. If nothing of the request is accepted, each
 	// further request of the host has one item, until one is accepted.
 	OfHost bool
+	// OfService says that Err concerns the whole service: nothing is sent to it before After has passed.
+	OfService bool
 	// MayBeItem says that Err may also be about the item. An item is given up if it was rejected alone,
 	// then another item of its host was accepted, and then it was rejected alone again.
 	MayBeItem bool
@@ -82,8 +90,7 @@ var (
 )
 
 const (
-	parallel   = 16 // requests at one time, each for another host
-	reserve    = 4  // more requests, for hosts that are rejected: so these delay no other
+	reserve    = 4 // more requests, for hosts that are rejected: so these delay no other
 	minBackoff = time.Second
 	maxBackoff = 10 * time.Minute
 )
@@ -109,6 +116,26 @@ type Queue struct {
 	items    int
 	isClosed bool
 	stats    Stats
+	gone     []finished // given up by Add, and not passed to Config.Done yet
+	paused   time.Time  // nothing is sent before
+
+	// Of Config.Interval:
+	later   laterHeap // items that were accepted not long ago, and wait for their time
+	isLater map[string]bool
+	recent  map[string]time.Time // when items were accepted
+	ages    []accepted           // of recent, the oldest first
+}
+
+// accepted is an item that the service accepted at a time.
+type accepted struct {
+	url string
+	at  time.Time
+}
+
+// A laterItem waits until its time.
+type laterItem struct {
+	Item
+	at time.Time
 }
 
 // A host has the items of one host that wait.
@@ -148,6 +175,11 @@ func New(service Service, cfg Config) (*Queue, error) {
 		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "GiveUpAfter", Value: cfg.GiveUpAfter.String(), Reason: "is negative",
 			Want: "0 for the default, or some hours"})
 	}
+	if cfg.AtOnce < 0 {
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is negative",
+			Want: "0 for the default, or a number of requests"})
+	}
+	cfg.AtOnce, cfg.Interval = cmp.Or(cfg.AtOnce, 16), max(cmp.Or(cfg.Interval, service.Interval), 0)
 	cfg.Delay, cfg.Capacity, cfg.GiveUpAfter = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000), cmp.Or(cfg.GiveUpAfter, 24*time.Hour)
 	if cfg.Done == nil {
 		cfg.Done = func(string, error) {}
@@ -157,7 +189,7 @@ func New(service Service, cfg Config) (*Queue, error) {
 	}
 	q := &Queue{
 		cfg: cfg, service: service, hosts: make(map[string]*host),
-		wake: make(chan struct{}, 1), sender: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), sender: make(chan struct{}, 1), isLater: make(map[string]bool), recent: make(map[string]time.Time),
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	return q, nil
@@ -167,15 +199,13 @@ func New(service Service, cfg Config) (*Queue, error) {
 // errors than [ErrFull] and [ErrClosed] say what is wrong with the URL. After an error, it is not in the queue.
 //
 // If the queue is full, and hosts that the service rejects have more than half of it, what they have beyond that is given up:
-// Config.Done gets it.
+// Config.Done gets it, from Run or Shutdown.
 func (q *Queue) Add(url string) error {
 	items, err := q.service.Items(url)
 	if err != nil {
 		return err
 	}
-	givenUp, err := q.add(items)
-	q.done(givenUp)
-	return err
+	return q.add(items)
 }
 
 // A finished is an item that leaves the queue, and why.
@@ -190,34 +220,76 @@ func (q *Queue) done(all []finished) {
 	}
 }
 
-func (q *Queue) add(items []Item) (givenUp []finished, err error) {
+func (q *Queue) add(items []Item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	items = slices.DeleteFunc(items, func(i Item) bool { h := q.hosts[i.Host]; return h != nil && h.isAdded[i.URL] })
+	items = slices.DeleteFunc(items, func(i Item) bool { h := q.hosts[i.Host]; return h != nil && h.isAdded[i.URL] || q.isLater[i.URL] })
 	isRejected := slices.ContainsFunc(items, func(i Item) bool { h := q.hosts[i.Host]; return h != nil && h.kind() == 1 })
 	share := q.cfg.Capacity / 2
 	switch {
 	case q.isClosed:
-		return nil, ErrClosed
+		return ErrClosed
 	case isRejected && q.items >= share && q.rejected()+len(items) > share:
-		return nil, fmt.Errorf("%w for hosts that the service rejects", ErrFull)
+		return fmt.Errorf("%w for hosts that the service rejects", ErrFull)
 	case q.items+len(items) > q.cfg.Capacity:
-		if givenUp = q.shrink(share); q.items+len(items) > q.cfg.Capacity {
-			return givenUp, ErrFull
+		q.gone = append(q.gone, q.shrink(share)...)
+		if q.wakeUp(); q.items+len(items) > q.cfg.Capacity {
+			return ErrFull
 		}
 	}
 	for _, i := range items {
-		h := q.hosts[i.Host]
-		if h == nil {
-			h = &host{name: i.Host, isAdded: make(map[string]bool), since: make(map[string]time.Time), isAtFault: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
-			q.hosts[i.Host] = h
-			heap.Push(&q.due[0], h)
+		if q.items++; !q.putOff(i) {
+			q.hostOf(i).add(i.URL)
 		}
-		h.add(i.URL)
-		q.items++
 	}
 	q.wakeUp()
-	return givenUp, nil
+	return nil
+}
+
+// hostOf returns the host of an item, which may be a new one. q.mu is held.
+func (q *Queue) hostOf(i Item) *host {
+	h := q.hosts[i.Host]
+	if h == nil {
+		h = &host{name: i.Host, isAdded: make(map[string]bool), since: make(map[string]time.Time), isAtFault: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
+		q.hosts[i.Host] = h
+		heap.Push(&q.due[0], h)
+	}
+	return h
+}
+
+// putOff puts an item aside if it was accepted less than Config.Interval ago. q.mu is held.
+func (q *Queue) putOff(i Item) bool {
+	at, isRecent := q.recent[i.URL]
+	if at = at.Add(q.cfg.Interval); !isRecent || !time.Now().Before(at) {
+		return false
+	}
+	q.isLater[i.URL] = true
+	heap.Push(&q.later, laterItem{i, at})
+	return true
+}
+
+// bringBack lets items wait with their hosts again whose time has come, or all. q.mu is held.
+func (q *Queue) bringBack(all bool) {
+	for len(q.later) > 0 && (all || !time.Now().Before(q.later[0].at)) {
+		i := heap.Pop(&q.later).(laterItem)
+		delete(q.isLater, i.URL)
+		q.hostOf(i.Item).add(i.URL)
+	}
+}
+
+// note remembers that the service has accepted an item, and forgets what is longer ago than Config.Interval. q.mu is held.
+func (q *Queue) note(url string) {
+	if q.cfg.Interval == 0 {
+		return
+	}
+	now := time.Now()
+	q.recent[url], q.ages = now, append(q.ages, accepted{url, now})
+	for len(q.ages) > 0 && now.Sub(q.ages[0].at) >= q.cfg.Interval {
+		if q.recent[q.ages[0].url].Equal(q.ages[0].at) { // otherwise, it was accepted again
+			delete(q.recent, q.ages[0].url)
+		}
+		q.ages = q.ages[1:]
+	}
 }
 
 // rejected returns how many items wait of hosts that the service rejects. q.mu is held.
@@ -346,8 +418,10 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 func (q *Queue) send(ctx context.Context, isLast bool) {
 	var onTheirWay sync.WaitGroup
 	defer onTheirWay.Wait()
-	ended := make(chan struct{}, parallel+reserve)
+	ended := make(chan struct{}, q.cfg.AtOnce+reserve)
+	defer func() { q.done(q.takeGone()) }()
 	for n := 0; ctx.Err() == nil; { // requests on their way
+		q.done(q.takeGone())
 		h, urls, wait := q.take(isLast)
 		switch {
 		case h != nil:
@@ -370,6 +444,14 @@ func (q *Queue) send(ctx context.Context, isLast bool) {
 	}
 }
 
+// takeGone returns what Add has given up.
+func (q *Queue) takeGone() (gone []finished) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	gone, q.gone = q.gone, nil
+	return gone
+}
+
 // hasEnded reports whether Shutdown was called.
 func (q *Queue) hasEnded() bool {
 	q.mu.Lock()
@@ -382,8 +464,9 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	kind, next := 0, 0
+	q.bringBack(isLast)
 	switch wait = time.Hour; {
-	case isLast && q.onTheWay[0] >= parallel:
+	case isLast && (q.onTheWay[0] >= q.cfg.AtOnce || time.Now().Before(q.paused)):
 		return nil, nil, wait
 	case isLast:
 		if next = slices.IndexFunc(q.due[0], func(h *host) bool { return h.failures == 0 }); next < 0 {
@@ -391,9 +474,14 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 		}
 	case q.isClosed:
 		return nil, nil, wait
+	case time.Now().Before(q.paused):
+		return nil, nil, time.Until(q.paused)
 	default:
+		if len(q.later) > 0 {
+			wait = min(wait, time.Until(q.later[0].at))
+		}
 		for kind = range q.due {
-			if len(q.due[kind]) > 0 && q.onTheWay[kind] < [2]int{parallel, reserve}[kind] {
+			if len(q.due[kind]) > 0 && q.onTheWay[kind] < [2]int{q.cfg.AtOnce, reserve}[kind] {
 				wait = min(wait, time.Until(q.due[kind][0].at))
 			}
 			if wait <= 0 {
@@ -412,11 +500,35 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 	} else {
 		n := min(len(h.waiting), q.service.Batch)
 		urls, h.waiting = h.waiting[:n:n], h.waiting[n:]
+		if !isLast && q.cfg.Interval > 0 { // what was added while its last request was on its way
+			urls = slices.DeleteFunc(slices.Clone(urls), func(url string) bool {
+				if !q.putOff(Item{url, h.name}) {
+					return false
+				}
+				delete(h.isAdded, url)
+				delete(h.since, url)
+				return true
+			})
+		}
+	}
+	if len(urls) == 0 {
+		q.onTheWay[kind]--
+		q.giveBack(h)
+		return nil, nil, 0
 	}
 	for _, url := range urls {
 		delete(h.isAdded, url) // what is added from now on has changed since
 	}
 	return h, urls, 0
+}
+
+// giveBack lets a host that has no request on its way wait for its next one, if it has items. q.mu is held.
+func (q *Queue) giveBack(h *host) {
+	if len(h.waiting) == 0 {
+		delete(q.hosts, h.name)
+	} else {
+		heap.Push(&q.due[h.kind()], h)
+	}
 }
 
 // settle notes the results of a request, and returns what leaves the queue.
@@ -453,6 +565,7 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 		default:
 			q.stats.Accepted++
 			hasProgress = true
+			q.note(urls[i])
 		}
 		done = append(done, finished{urls[i], r.Err})
 	}
@@ -473,6 +586,9 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 			backoff = min(minBackoff<<h.failures, maxBackoff)
 		}
 		h.failures++
+		if until := time.Now().Add(failure.After); failure.OfService && until.After(q.paused) {
+			q.paused = until
+		}
 		h.at, h.err, q.stats.Err = time.Now().Add(max(backoff, failure.After)), failure.Err, failure.Err
 		if failure.OfHost && !hasProgress && h.rejectedSince.IsZero() {
 			h.rejectedSince = time.Now()
@@ -488,11 +604,7 @@ func (q *Queue) settle(ctx context.Context, h *host, urls []string, results []Re
 		done = append(done, q.giveUp(h, fmt.Sprintf("nothing of the host was accepted for %v", q.cfg.GiveUpAfter),
 			func(url string) bool { return time.Since(h.since[url]) >= q.cfg.GiveUpAfter })...)
 	}
-	if len(h.waiting) == 0 {
-		delete(q.hosts, h.name)
-	} else {
-		heap.Push(&q.due[h.kind()], h)
-	}
+	q.giveBack(h)
 	return done
 }
 
@@ -503,6 +615,20 @@ func (q *Queue) Stats() Stats {
 	stats := q.stats
 	stats.Waiting, stats.Rejected = q.items, q.rejected()
 	return stats
+}
+
+// A laterHeap is a heap of items, the one whose time comes first at the top.
+type laterHeap []laterItem
+
+func (a laterHeap) Len() int           { return len(a) }
+func (a laterHeap) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+func (a laterHeap) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *laterHeap) Push(item any)     { *a = append(*a, item.(laterItem)) }
+func (a *laterHeap) Pop() any {
+	old := *a
+	item := old[len(old)-1]
+	*a = old[:len(old)-1]
+	return item
 }
 
 // A hostHeap is a heap of hosts, the one that is due first at the top.

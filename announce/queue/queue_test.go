@@ -27,6 +27,8 @@ type service struct {
 	mu     sync.Mutex
 }
 
+const atOnce = 16 // the default
+
 var errDown, errBad = errors.New("down"), errors.New("bad")
 
 func (s *service) send(ctx context.Context, host string, urls []string) []Result {
@@ -217,21 +219,23 @@ func TestTheQueueIsBounded(t *testing.T) {
 
 // Each host has one request at a time, and there are few at one time.
 func TestRequestsAreFewAtOneTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{T: t, takes: time.Second}
-		q := newQueue(s, Config{})
-		s.run(q)
-		for host := range 100 {
-			for i := range 4 {
-				s.add(q, fmt.Sprintf("h%d/%d", host, i))
+	for given, want := range map[int]int{0: atOnce, 2: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &service{T: t, takes: time.Second}
+			q := newQueue(s, Config{AtOnce: given})
+			s.run(q)
+			for host := range 100 {
+				for i := range 4 {
+					s.add(q, fmt.Sprintf("h%d/%d", host, i))
+				}
 			}
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if stats := q.Stats(); s.most != parallel || stats.Accepted != 400 || len(s.sent) != 200 {
-			t.Errorf("%d at one time, %d requests, %+v", s.most, len(s.sent), stats)
-		}
-	})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if stats := q.Stats(); s.most != want || stats.Accepted != 400 || len(s.sent) != 200 {
+				t.Errorf("%d at one time, %d requests, %+v", s.most, len(s.sent), stats)
+			}
+		})
+	}
 }
 
 func TestShutdownSendsWhatWaits(t *testing.T) {
@@ -374,7 +378,7 @@ func TestNothingIsLost(t *testing.T) {
 }
 
 func TestANegativeConfigIsRejected(t *testing.T) {
-	if _, err := New(Service{}, Config{Delay: -1, Capacity: -1, GiveUpAfter: -1}); err == nil || strings.Count(err.Error(), "is negative") != 3 {
+	if _, err := New(Service{}, Config{Delay: -1, Capacity: -1, GiveUpAfter: -1, AtOnce: -1}); err == nil || strings.Count(err.Error(), "is negative") != 4 {
 		t.Error(err)
 	}
 }
@@ -475,7 +479,7 @@ func TestAHostThatWorksNeverWaitsForRejectedOnes(t *testing.T) {
 					s.add(q, fmt.Sprintf("bad%d/%d", i%hosts, i))
 				}
 				time.Sleep(10 * time.Minute)
-				if stats := q.Stats(); stats.Waiting != capacity || stats.Rejected < capacity-parallel {
+				if stats := q.Stats(); stats.Waiting != capacity || stats.Rejected < capacity-atOnce {
 					t.Fatalf("%+v", stats)
 				}
 				if err := q.Add("bad0/new"); !errors.Is(err, ErrFull) {
@@ -494,7 +498,7 @@ func TestAHostThatWorksNeverWaitsForRejectedOnes(t *testing.T) {
 						t.Fatalf("%s is not accepted after %v: %v", url, time.Since(begun), err)
 					}
 				}
-				if stats := q.Stats(); stats.Rejected > capacity/2 || stats.Failed < capacity/2-parallel || stats.Accepted != 100 {
+				if stats := q.Stats(); stats.Rejected > capacity/2 || stats.Failed < capacity/2-atOnce || stats.Accepted != 100 {
 					t.Errorf("%+v", stats)
 				}
 				s.mu.Lock()
@@ -584,6 +588,87 @@ func TestOnlyARejectionOfTheContentMakesAnItemFinal(t *testing.T) {
 		}
 		if stats := q.Stats(); stats.Waiting != 0 || stats.Failed != 50 || requests > 60 {
 			t.Errorf("%+v after %d requests", stats, requests)
+		}
+	})
+}
+
+// A URL that was accepted is not sent again before Config.Interval has passed, however often it is added.
+func TestAnAcceptedURLRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, takes: time.Second}
+		q := newQueue(s, Config{Delay: time.Second, Interval: 5 * time.Minute})
+		s.run(q)
+		s.add(q, "a/1", "a/2")
+		time.Sleep(1500 * time.Millisecond) // the request is on its way
+		s.add(q, "a/1")
+		time.Sleep(time.Minute)
+		s.add(q, "a/1", "a/1", "a/3")
+		if stats := q.Stats(); stats.Waiting != 2 {
+			t.Errorf("%+v", stats)
+		}
+		time.Sleep(time.Hour)
+		s.wants("1s a/1 a/2", "1m2.5s a/3", "5m3s a/1")
+		s.add(q, "a/1", "a/3")
+		time.Sleep(time.Minute)
+		s.wants("1s a/1 a/2", "1m2.5s a/3", "5m3s a/1", "1h1m2.5s a/1 a/3")
+		if len(q.recent) != 2 || len(q.ages) != 2 || len(q.later) != 0 || len(q.isLater) != 0 {
+			t.Errorf("it remembers %d, %d, %d, %d", len(q.recent), len(q.ages), len(q.later), len(q.isLater))
+		}
+		s.add(q, "a/1")
+		unsent, err := q.Shutdown(t.Context())
+		if len(unsent) > 0 || err != nil {
+			t.Errorf("%q, %v", unsent, err)
+		}
+		s.wants("1s a/1 a/2", "1m2.5s a/3", "5m3s a/1", "1h1m2.5s a/1 a/3", "1h2m1.5s a/1") // at once, because the program ends
+	})
+}
+
+// After an answer that is about the whole service, nothing is sent before the time that it names.
+func TestTheWholeServiceWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var works atomic.Bool
+		s := &service{T: t, takes: time.Second, answer: func(host, _ string) Result {
+			if !works.Load() && host == "b" {
+				return Result{Err: errDown, Again: true, After: 10 * time.Minute, OfService: true}
+			}
+			return Result{}
+		}}
+		q := newQueue(s, Config{Delay: time.Second})
+		s.run(q)
+		s.add(q, "b/1")
+		time.Sleep(10 * time.Second)
+		works.Store(true)
+		s.add(q, "a/1", "c/1")
+		time.Sleep(5 * time.Minute)
+		s.wants("1s b/1")
+		time.Sleep(time.Hour)
+		s.wants("1s b/1", "10m2s a/1", "10m2s b/1", "10m2s c/1")
+	})
+}
+
+// Done may call the queue, and what Add is called with may be locked by the caller: Add calls Done never.
+func TestAddDoesNotCallDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t, answer: func(host, _ string) Result {
+			return Result{Err: errDown, Again: true, OfHost: host == "bad", MayBeItem: true}
+		}}
+		q := newQueue(s, Config{Delay: time.Second, Capacity: 8})
+		s.run(q)
+		for i := range 8 {
+			s.add(q, fmt.Sprintf("bad/%d", i))
+		}
+		time.Sleep(10 * time.Minute)
+		s.mu.Lock() // as a caller does
+		if err := q.Add("good/1"); err != nil {
+			t.Error(err)
+		}
+		isEarly := len(s.done) > 0
+		s.mu.Unlock()
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if isEarly || len(s.done) == 0 {
+			t.Errorf("Done was called early: %t; afterwards for %d", isEarly, len(s.done))
 		}
 	})
 }

@@ -127,7 +127,10 @@ type Batch struct {
 	Host    string
 	URLs    []string // escaped, as they are sent
 	Pending bool     // accepted with 202: the engine has the URLs, and uses them once it has verified the key
-	Err     error    // nil if it was accepted (any status from 200 to 299), otherwise an *[Error]
+	// Err is nil if it was accepted, otherwise an *[Error]. The protocol names only 200 and 202; each other status from 200 to 299
+	// counts, too, whatever the body is: an engine that does not want URLs says so with another status, and over https
+	// nobody else can answer in its place.
+	Err error
 }
 
 // A Report is the result of one [Client.Submit].

@@ -19,10 +19,27 @@ type entry struct {
 	url, modified string
 	isSitemap     bool
 	index         int // in the file
+	line          int // of a text file; otherwise 0
 }
 
-// place returns the place of an entry in its file, such as "url[3]".
+// problem returns why a line of a text file is not exactly one URL, or nil.
+func (e entry) problem() error {
+	switch {
+	case e.line == 0:
+		return nil
+	case strings.ContainsAny(e.url, " \t"):
+		return errors.New("has a space in it; want one URL on a line, and nothing else")
+	case !isURL.MatchString(e.url):
+		return errors.New("is not a URL that begins with https:// or http://")
+	}
+	return nil
+}
+
+// place returns the place of an entry in its file, such as "url[3]" or "line 4".
 func (e entry) place() string {
+	if e.line > 0 {
+		return fmt.Sprintf("line %d", e.line)
+	}
 	if e.isSitemap {
 		return fmt.Sprintf("sitemap[%d]", e.index)
 	}
@@ -43,6 +60,9 @@ func Pages(file io.Reader) (urls []string, err error) {
 	err = parse(context.Background(), file, "", defaultMaxBytes, false, func(e entry) error {
 		if e.isSitemap {
 			return errors.New("it is a sitemap index; use its sitemaps")
+		}
+		if problem := e.problem(); problem != nil {
+			return fmt.Errorf("%s %w", e.place(), problem)
 		}
 		urls = append(urls, e.url)
 		return nil
@@ -114,6 +134,7 @@ type parser struct {
 	found   func(entry) error
 	about   func() string // what an error says about the file
 	entries int
+	line    int // of a text file, the current one
 }
 
 // add passes on an entry.
@@ -122,7 +143,7 @@ func (p *parser) add(url, modified string, isSitemap bool) error {
 		return fmt.Errorf("it has more than %d entries", maxEntries)
 	}
 	p.entries++
-	return p.found(entry{url, normalize(modified), isSitemap, p.entries - 1})
+	return p.found(entry{url, normalize(modified), isSitemap, p.entries - 1, p.line})
 }
 
 // A format is how an XML file lists pages or sitemaps.
@@ -318,7 +339,13 @@ func (p *parser) lines(in io.Reader, f func(line string) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxText)
 	lines.Split(func(data []byte, atEOF bool) (advance int, token []byte, err error) {
-		if i := bytes.IndexAny(data, "\r\n"); i >= 0 {
+		switch i := bytes.IndexAny(data, "\r\n"); {
+		case i < 0:
+		case data[i] == '\r' && i+1 == len(data) && !atEOF:
+			return 0, nil, nil // perhaps a line feed follows
+		case data[i] == '\r' && i+1 < len(data) && data[i+1] == '\n':
+			return i + 2, data[:i], nil
+		default:
 			return i + 1, data[:i], nil
 		}
 		return bufio.ScanLines(data, atEOF)
@@ -339,11 +366,12 @@ func (p *parser) lines(in io.Reader, f func(line string) error) error {
 
 // text reads a list of URLs.
 func (p *parser) text(in *bufio.Reader) error {
+	defer func() { p.line = 0 }()
 	return p.lines(in, func(line string) error {
-		switch {
+		switch p.line++; {
 		case line == "":
 			return nil
-		case !isURL.MatchString(line):
+		case !isURL.MatchString(line) && p.entries == 0:
 			return fmt.Errorf("it is neither XML nor a list of URLs%s", p.about())
 		}
 		return p.add(line, "", false)

@@ -431,7 +431,10 @@ type reading struct {
 func (r *reading) add(e entry) error {
 	switch {
 	case !e.isSitemap:
-		page, err := r.canonical(e.url)
+		page, err := "", e.problem()
+		if err == nil {
+			page, err = r.canonical(e.url)
+		}
 		if err != nil {
 			r.skipped.skip(e, err)
 			return nil

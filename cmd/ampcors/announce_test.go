@@ -986,10 +986,15 @@ func TestREADMEsPartAboutCI(t *testing.T) {
 		if !bytes.Contains(readme, []byte("| `"+name+"` | `"+endpoint+"` |")) {
 			t.Errorf("README's table does not have %s", name)
 		}
-		if code, stdout, _ := run(t, "", "submit", "--endpoint", name, "--dry-run", "https://www.example.com/"); code != exitClean ||
-			!strings.HasPrefix(stdout, "POST "+endpoint+"\n") {
-			t.Errorf("%s: %s", name, stdout)
+		for _, spelling := range []string{name, strings.ToUpper(name)} {
+			if code, stdout, _ := run(t, "", "submit", "--endpoint", spelling, "--dry-run", "https://www.example.com/"); code != exitClean ||
+				!strings.HasPrefix(stdout, "POST "+endpoint+"\n") {
+				t.Errorf("%s: %s", spelling, stdout)
+			}
 		}
+	}
+	if code, _, stderr := run(t, "", "submit", "--endpoint", "google", "--dry-run", "https://www.example.com/"); code != exitUsage || !strings.Contains(stderr, "want amazon, bing, internetarchive") {
+		t.Errorf("an engine that does not take part: %d %s", code, stderr)
 	}
 }
 

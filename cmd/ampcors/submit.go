@@ -37,7 +37,9 @@ func newSubmit() *cobra.Command {
 			return errors.New("--endpoint is given twice; want one, because the search engines of IndexNow share what one of them is told")
 		}
 		name := strings.Join(*endpoints, "")
-		flags.endpoint = cmp.Or(engines[name], name)
+		if flags.endpoint = cmp.Or(engines[strings.ToLower(name)], name); name != "" && !strings.Contains(flags.endpoint, "://") {
+			return fmt.Errorf("--endpoint %q is no engine of IndexNow; want %s, or a URL", name, or(slices.Sorted(maps.Keys(engines))))
+		}
 		shown := newSubmission(cmd, *output, source)
 		flags.accepted = shown.accept
 		c, err := flags.client(httpClient)
@@ -79,13 +81,16 @@ func newSubmit() *cobra.Command {
 	return cmd
 }
 
-// engines are the endpoints of the engines that take part in IndexNow, by https://www.indexnow.org/faq on 2026-11-26.
+// engines are the endpoints of the engines that take part in IndexNow, as public copies of https://www.indexnow.org/searchengines.json
+// and https://www.indexnow.org/faq had them in September 2026. That page itself could not be read here.
 var engines = map[string]string{
-	"bing":   "https://www.bing.com/indexnow",
-	"naver":  "https://searchadvisor.naver.com/indexnow",
-	"seznam": "https://search.seznam.cz/indexnow",
-	"yandex": "https://yandex.com/indexnow",
-	"yep":    "https://indexnow.yep.com/indexnow",
+	"amazon":          "https://indexnow.amazonbot.amazon/indexnow",
+	"bing":            "https://www.bing.com/indexnow",
+	"internetarchive": "https://web-static.archive.org/indexnow",
+	"naver":           "https://searchadvisor.naver.com/indexnow",
+	"seznam":          "https://search.seznam.cz/indexnow",
+	"yandex":          "https://yandex.com/indexnow",
+	"yep":             "https://indexnow.yep.com/indexnow",
 }
 
 // rejectedByEngine is the code of pages that an engine rejects. Those that were not sent have a code of package badvalue.

@@ -33,6 +33,8 @@ const (
 	quota    = 10 // requests
 	quotaFor = 100 * time.Second
 
+	liveTimeout = 2 * time.Minute
+
 	tries    = 4               // of a request that is answered with 429 or 5xx
 	backoff  = 5 * time.Second // before the second; then twice as long each time
 	maxDelay = 2 * time.Minute // of a Retry-After
@@ -46,7 +48,8 @@ type Config struct {
 	Live bool
 	// Endpoint is the URL that is asked. If empty, [API] is used.
 	Endpoint string
-	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and has a timeout of 30 seconds if none is set.
+	// HTTPClient sends the requests. A copy of it is used, which follows no redirects. If it has no timeout, the copy has one of 30
+	// seconds, or of 2 minutes with Live, for which the API's documentation asks for at least one.
 	HTTPClient *http.Client
 }
 
@@ -74,7 +77,11 @@ func New(cfg Config) (*Client, error) {
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	return &Client{cfg: cfg, http: outbound.Client(cfg.HTTPClient), sent: make(chan struct{}, quota)}, nil
+	client := outbound.Client(cfg.HTTPClient)
+	if cfg.Live && (cfg.HTTPClient == nil || cfg.HTTPClient.Timeout <= 0) {
+		client.Timeout = liveTimeout
+	}
+	return &Client{cfg: cfg, http: client, sent: make(chan struct{}, quota)}, nil
 }
 
 // A Version is what the API says of a page.
@@ -161,7 +168,11 @@ func (a *answer) version(page string) Version {
 	}
 	problem := &Error{Page: page}
 	for _, e := range a.URLErrors {
-		if e.OriginalURL == page {
+		switch {
+		case e.OriginalURL != page:
+		case e.ErrorCode == "URL_IS_VALID_AMP":
+			return Version{Page: page, AMP: page} // the page is the AMP version itself
+		default:
 			problem.Code, problem.Message = e.ErrorCode, e.ErrorMessage
 		}
 	}
@@ -223,6 +234,7 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, []byte,
 		return nil, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "ampcors")
 	r.Header.Set("X-Goog-Api-Key", c.cfg.Key)
 	resp, err := c.http.Do(r)
 	if err != nil {

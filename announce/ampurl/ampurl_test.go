@@ -99,3 +99,32 @@ func TestWrongConfigs(t *testing.T) {
 		}
 	}
 }
+
+// A page that is AMP itself is its AMP version, and no error. With Live, the API has two minutes, unless the client has a limit.
+func TestAPageThatIsAMPItself(t *testing.T) {
+	const page = "https://www.example.com/amp"
+	for _, test := range []struct {
+		live    bool
+		timeout time.Duration // of the client
+		want    time.Duration
+	}{{false, 0, 30 * time.Second}, {true, 0, 2 * time.Minute}, {true, 5 * time.Second, 5 * time.Second}} {
+		var left time.Duration
+		client := &http.Client{Timeout: test.timeout, Transport: transport(func(r *http.Request) *http.Response {
+			if deadline, ok := r.Context().Deadline(); ok {
+				left = time.Until(deadline)
+			}
+			return answer(200, `{"urlErrors": [{"originalUrl": "`+page+`", "errorCode": "URL_IS_VALID_AMP", "errorMessage": "…"}]}`)
+		})}
+		c, err := ampurl.New(ampurl.Config{Key: "k", Live: test.live, HTTPClient: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions, err := c.Lookup(t.Context(), page)
+		if err != nil || len(versions) != 1 || versions[0] != (ampurl.Version{Page: page, AMP: page}) {
+			t.Errorf("%+v, %v", versions, err)
+		}
+		if left > test.want || left < test.want-5*time.Second {
+			t.Errorf("%+v: %v", test, left)
+		}
+	}
+}

@@ -265,8 +265,7 @@ var ErrKeyFile = errors.New("search engines cannot use the key file")
 
 // Verify fetches the key file of each host, as a search engine would, and compares it with
 // the key; with Config.KeysOf, the files of all keys. The answer must be 200 without
-// a redirect, of the type text/plain, with the key and nothing else but white space and line
-// breaks behind it. A byte order mark, which some engines may not accept, is logged (Warn). Verify
+// a redirect, with the key and nothing else but white space and line breaks behind it. A byte order mark, which some engines may not accept, is logged (Warn). Verify
 // checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error] about a
 // host, [ErrKeyFile], or an error of KeysOf, of the network or of ctx.
 //
@@ -335,12 +334,15 @@ func (c *Client) Verify(ctx context.Context, hosts ...string) error {
 
 // verify fetches the file of one key.
 func (c *Client) verify(ctx context.Context, file string, key Key) error {
-	answer, err := outbound.Get(ctx, c.http, file)
+	answer, err := outbound.GetAnyType(ctx, c.http, file) // the protocol names no media type
 	file = c.mask(file)
 	if err == nil {
 		text, hasMark := strings.CutPrefix(string(answer.Body), "\uFEFF")
 		if err = key.compare(text); err == nil && hasMark {
 			c.log.WarnContext(ctx, "ampcors: indexnow: the key file begins with a byte order mark", "file", file)
+		}
+		if err != nil && answer.MediaType() != "text/plain" {
+			err = fmt.Errorf("%w; its Content-Type is %.100q", err, answer.Header.Get("Content-Type"))
 		}
 	}
 	switch {

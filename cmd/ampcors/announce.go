@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -32,7 +33,7 @@ func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 
 // client returns an IndexNow client. It reads the key from a file or the environment, because a
 // flag would show it in the shell's history and the list of processes.
-func (f *indexNowFlags) client(client *http.Client) (*indexnow.Client, error) {
+func (f *indexNowFlags) client(errs io.Writer, client *http.Client) (*indexnow.Client, error) {
 	cfg := indexnow.Config{KeyLocations: f.locations, Endpoint: f.endpoint, Accepted: f.accepted, Logger: silent, HTTPClient: client}
 	if f.keys != "" {
 		data, err := os.ReadFile(f.keys)
@@ -43,6 +44,7 @@ func (f *indexNowFlags) client(client *http.Client) (*indexnow.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.keys, err)
 		}
+		warnOfMode(errs, f.keys, 0o077, "others may read or change the keys: chmod 600 it")
 		cfg.KeysOf, cfg.KeyLocations = keys.Of, append(f.locations, keys.Locations()...)
 		return indexnow.New(cfg)
 	}

@@ -1036,3 +1036,26 @@ func TestSharedFlags(t *testing.T) {
 		}
 	}
 }
+
+// Files with secrets that others may read or change are warned of, but used.
+func TestModesOfFilesWithSecrets(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such modes")
+	}
+	dir := t.TempDir()
+	key := privateKey(t)
+	keys := writeFile(t, filepath.Join(dir, "keys.json"), `{"www.example.com": ["0123456789abcdef"]}`)
+	for mode, isWarned := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o644: true, 0o640: true, 0o666: true} {
+		for _, file := range []string{key, keys} {
+			if err := os.Chmod(file, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, args := range [][]string{{"flush", "--key", key, "--dry-run", "https://www.example.com/"}, {"submit", "--keys", keys, "--dry-run", "https://www.example.com/"}} {
+			code, _, stderr := run(t, "", args...)
+			if code != exitClean || strings.Contains(stderr, "chmod 600") != isWarned {
+				t.Errorf("%04o: %q: %d %s", mode, args, code, stderr)
+			}
+		}
+	}
+}

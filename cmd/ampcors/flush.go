@@ -5,9 +5,11 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -19,8 +21,8 @@ import (
 )
 
 // newUpdateClient returns an update-cache client with the RSA key from a file.
-func newUpdateClient(client *http.Client, file string, caches []cacheurl.Cache) (*updatecache.Client, error) {
-	key, err := readKey(file)
+func newUpdateClient(errs io.Writer, client *http.Client, file string, caches []cacheurl.Cache) (*updatecache.Client, error) {
+	key, err := readKey(errs, file)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +31,7 @@ func newUpdateClient(client *http.Client, file string, caches []cacheurl.Cache) 
 }
 
 // readKey reads the RSA key of update-cache from a file.
-func readKey(file string) (*rsa.PrivateKey, error) {
+func readKey(errs io.Writer, file string) (*rsa.PrivateKey, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,16 @@ func readKey(file string) (*rsa.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	warnOfMode(errs, file, 0o077, "others may read the private key: chmod 600 it")
 	return key, nil
+}
+
+// warnOfMode warns if others than the owner may do with a file what the bits say. Windows has no such bits.
+func warnOfMode(errs io.Writer, file string, bits os.FileMode, what string) {
+	info, err := os.Stat(file)
+	if err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode()&bits != 0 {
+		fmt.Fprintf(errs, "warning: %s has the mode %04o, so that %s\n", file, info.Mode().Perm(), what)
+	}
 }
 
 func newFlush() *cobra.Command {
@@ -84,7 +95,7 @@ func newFlush() *cobra.Command {
 			return err
 		}
 		source.client = client
-		c, err := newUpdateClient(client, *file, known)
+		c, err := newUpdateClient(cmd.ErrOrStderr(), client, *file, known)
 		if err != nil {
 			return err
 		}
@@ -163,6 +174,12 @@ func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pag
 	defer clear()
 	for i, page := range pages {
 		if cmd.Context().Err() != nil {
+			clear()
+			if output == formatJSON {
+				if err := writeJSON(cmd.OutOrStdout(), results); err != nil {
+					return err
+				}
+			}
 			return errInterrupted
 		}
 		urls, err := urlsOf(page)

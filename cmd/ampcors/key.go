@@ -46,7 +46,7 @@ func newKey() *cobra.Command {
 				"Then set INDEXNOW_KEY to it, and check: ampcors verify www.example.com\n", key)
 			return err
 		case kind == "updatecache" && !hasFile && *public != "":
-			key, err := readKey(*public)
+			key, err := readKey(cmd.ErrOrStderr(), *public)
 			if err != nil {
 				return err
 			}

@@ -37,6 +37,11 @@ func newLookup() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if *live { // the API fetches pages meanwhile
+			own := *client
+			own.Timeout = 0
+			client = &own
+		}
 		c, err := ampurl.New(ampurl.Config{Key: key, Live: *live, Endpoint: *endpoint, HTTPClient: client})
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -112,6 +113,9 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	}
 	err = inOurWords(err)
 	code := exitUsage
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO) { // the command was right
+		code = exitUntested
+	}
 	if exit := (exitError{}); errors.As(err, &exit) {
 		if code = exit.code; exit.err == nil {
 			return code

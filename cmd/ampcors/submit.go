@@ -42,7 +42,7 @@ func newSubmit() *cobra.Command {
 		}
 		shown := newSubmission(cmd, *output, source)
 		flags.accepted = shown.accept
-		c, err := flags.client(httpClient)
+		c, err := flags.client(cmd.ErrOrStderr(), httpClient)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ func newVerify() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		verify, err := verifier(client, *file, *copies, caches, flags)
+		verify, err := verifier(cmd.ErrOrStderr(), client, *file, *copies, caches, flags)
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-func verifier(client *http.Client, file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
+func verifier(errs io.Writer, client *http.Client, file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
 		known := cacheurl.DefaultCaches()
 		if copies {
@@ -56,7 +57,7 @@ func verifier(client *http.Client, file string, copies bool, caches *cachesFile,
 				return nil, err
 			}
 		}
-		c, err := newUpdateClient(client, file, known)
+		c, err := newUpdateClient(errs, client, file, known)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +66,7 @@ func verifier(client *http.Client, file string, copies bool, caches *cachesFile,
 		}
 		return c.Verify, nil
 	}
-	c, err := flags.client(client)
+	c, err := flags.client(errs, client)
 	if err != nil {
 		return nil, err
 	}

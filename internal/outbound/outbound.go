@@ -53,6 +53,9 @@ type Answer struct {
 // Do sends the request. It returns the error of the network or the context without the URL,
 // which may hold a secret.
 func Do(client *http.Client, r *http.Request) (Answer, error) {
+	if r.Header.Get("User-Agent") == "" {
+		r.Header.Set("User-Agent", "ampcors")
+	}
 	resp, err := client.Do(r)
 	for wrapped := (*url.Error)(nil); errors.As(err, &wrapped) && wrapped.Err != nil; {
 		err = wrapped.Err
@@ -167,7 +170,7 @@ func Shorten(text string) string {
 func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	a, err := GetAnyType(ctx, client, url)
 	if err == nil && a.MediaType() != "text/plain" {
-		err = fmt.Errorf("the Content-Type is %.100q; want text/plain", a.Header.Get("Content-Type"))
+		err = fmt.Errorf("the Content-Type is %.100q; want text/plain, which AMP's document about update-cache asks for", a.Header.Get("Content-Type"))
 	}
 	return a, err
 }

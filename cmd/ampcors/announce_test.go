@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ampcors/ampcors/announce/updatecache"
 	"github.com/ampcors/ampcors/cacheurl"
@@ -1056,6 +1057,83 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 			if code != exitClean || strings.Contains(stderr, "chmod 600") != isWarned {
 				t.Errorf("%04o: %q: %d %s", mode, args, code, stderr)
 			}
+		}
+	}
+}
+
+// With --log, each answer is a line of a file, and a second run adds to it. What takes long says so at its beginning.
+func TestTheLogHasEachAnswer(t *testing.T) {
+	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
+		var body []byte
+		if r.Body != nil {
+			body, _ = io.ReadAll(r.Body)
+		}
+		switch {
+		case strings.Contains(r.URL.String()+string(body), "/bad"):
+			w.WriteHeader(map[string]int{http.MethodPost: 422, http.MethodGet: 403}[r.Method])
+		default:
+			io.WriteString(w, "OK")
+		}
+	})
+	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
+	key, dir := privateKey(t), t.TempDir()
+	lines := func(name string) (lines []string) {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			var got struct {
+				Time              time.Time
+				URL, Cache, Error string
+				URLs              []string
+				Accepted, Flushed bool
+				Status            int
+			}
+			if err := json.Unmarshal([]byte(line), &got); err != nil || got.Time.IsZero() {
+				t.Errorf("%s: %v", line, err)
+			}
+			lines = append(lines, fmt.Sprintf("%s%s%s %t %d", strings.Join(got.URLs, " "), got.URL, got.Cache, got.Accepted || got.Flushed, got.Status))
+		}
+		slices.Sort(lines)
+		return lines
+	}
+	for range 2 {
+		run(t, "", "submit", "--log", filepath.Join(dir, "sent"), "https://www.example.com/a", "https://www.example.com/bad")
+		run(t, "", "flush", "--key", key, "--log", filepath.Join(dir, "flushed"), "https://www.example.com/a", "https://www.example.com/bad")
+	}
+	once := []string{"https://www.example.com/a true 0", "https://www.example.com/bad false 422"}
+	if got, want := lines("sent"), slices.Sorted(slices.Values(slices.Concat(once, once))); !slices.Equal(got, want) {
+		t.Errorf("%q; want %q", got, want)
+	}
+	once = []string{"https://www.example.com/abing true 0", "https://www.example.com/agoogle true 0",
+		"https://www.example.com/badbing false 403", "https://www.example.com/badgoogle false 403"}
+	if got, want := lines("flushed"), slices.Sorted(slices.Values(slices.Concat(once, once))); !slices.Equal(got, want) {
+		t.Errorf("%q; want %q", got, want)
+	}
+	pages := append(slices.Repeat([]string{"https://www.example.com/a"}, 601), "https://www.example.net/a", ":")
+	if least := flushTime(pages); least != 60100*time.Millisecond {
+		t.Errorf("it takes %v", least)
+	}
+	if code, _, _ := run(t, "", "flush", "--key", key, "--log", dir, "https://www.example.com/a"); code != exitUsage {
+		t.Errorf("a log that is a folder: %d", code)
+	}
+}
+
+// Without a terminal, there is a line of progress now and then.
+func TestProgressWithoutATerminal(t *testing.T) {
+	saved := progressEvery
+	t.Cleanup(func() { progressEvery = saved })
+	var out strings.Builder
+	for every, want := range map[time.Duration]string{0: "1 of 2\n2 of 2\n", time.Hour: ""} {
+		progressEvery = every
+		out.Reset()
+		show, clear := consoleOf(&out).progress()
+		show("1 of 2")
+		show("2 of 2")
+		if clear(); out.String() != want {
+			t.Errorf("%v: %q", every, &out)
 		}
 	}
 }

@@ -17,14 +17,17 @@ type console struct {
 	color     bool     // https://no-color.org
 	canGoBack bool     // a line can be rewritten
 	width     int      // 0 if lines are not wrapped
+
+	other io.Writer // for progress, if file is nil
 }
 
 // consoleOf returns the terminal behind a writer of this program.
 func consoleOf(w io.Writer) (c console) {
+	c.other = w
 	p, _ := w.(printer)
 	if file, ok := p.out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		isDumb := os.Getenv("TERM") == "dumb"
-		c = console{file: file, color: os.Getenv("NO_COLOR") == "" && !isDumb, canGoBack: !isDumb}
+		c = console{file: file, other: w, color: os.Getenv("NO_COLOR") == "" && !isDumb, canGoBack: !isDumb}
 		c.width, _, _ = term.GetSize(int(file.Fd())) // 0 if it is not known
 	}
 	return c
@@ -56,10 +59,16 @@ func (c console) wrapped(text string, indent int) (lines []string) {
 var progressEvery = time.Second
 
 // progress returns a function that shows how far a command is, and one that removes what it has shown. A terminal that can go back has one
-// line, which is rewritten; another has a line each progressEvery. What is no terminal has none.
+// line, which is rewritten; another has a line each progressEvery; and what is no terminal, such as the log of a timer, a line now and then.
 func (c console) progress() (show func(line string), clear func()) {
 	if c.file == nil {
-		return func(string) {}, func() {}
+		last := time.Now()
+		return func(text string) {
+			if time.Since(last) >= 30*progressEvery {
+				last = time.Now()
+				fmt.Fprintln(c.other, text)
+			}
+		}, func() {}
 	}
 	every := progressEvery
 	if c.canGoBack {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,6 +75,7 @@ func newFlush() *cobra.Command {
 	source := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
+	openLog := addRunLog(cmd)
 	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cmp.Or(require(cmd, "key"), checkType(*contentType)); err != nil {
@@ -123,8 +125,16 @@ func newFlush() *cobra.Command {
 			}
 			return urls, err
 		}
+		if least := flushTime(pages); least >= time.Minute && !*sign {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s take at least %v: a cache accepts ten requests per second for one host\n", count(len(pages), "page", "pages"), least)
+		}
 		if !*sign && !*dryRun {
-			return source.finish(flush(cmd, *output, c, source, pages, urlsOf))
+			log, err := openLog()
+			if err != nil {
+				return err
+			}
+			err = flush(cmd, *output, c, source, log, pages, urlsOf)
+			return source.finish(cmp.Or(err, log.close()))
 		}
 		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
 			urls, err := urlsOf(page)
@@ -154,6 +164,18 @@ func newFlush() *cobra.Command {
 	return cmd
 }
 
+// flushTime returns how long it takes at least to flush pages, by the rate limit of each host on a cache.
+func flushTime(pages []string) time.Duration {
+	hosts, most := make(map[string]int), 0
+	for _, page := range pages {
+		if u, err := url.Parse(page); err == nil {
+			hosts[u.Host]++
+			most = max(most, hosts[u.Host])
+		}
+	}
+	return time.Duration(most) * time.Second / 10
+}
+
 // A flushedPage is a result of flush in JSON: of a page on a cache, or of a page that was not asked for.
 type flushedPage struct {
 	URL        string `json:"url"`
@@ -167,9 +189,13 @@ type flushedPage struct {
 }
 
 // flush flushes pages, and writes each result when it is there, or all as JSON.
-func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pageSource, pages []string,
+func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pageSource, log *runLog, pages []string,
 	urlsOf func(page string) ([]cacheurl.URL, error)) error {
 	results, failed := []flushedPage{}, []error{}
+	add := func(p flushedPage) {
+		results = append(results, p)
+		log.flushed(p)
+	}
 	show, clear := consoleOf(cmd.ErrOrStderr()).progress()
 	defer clear()
 	for i, page := range pages {
@@ -189,14 +215,14 @@ func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pag
 				problem = nil // each cache has its own
 			}
 			for _, r := range asked {
-				results = append(results, newFlushedPage(page, u.Prefix, r.Cache, r.Err))
+				add(newFlushedPage(page, u.Prefix, r.Cache, r.Err))
 			}
 			if problem != nil {
-				results = append(results, newFlushedPage(page, u.Prefix, "", problem))
+				add(newFlushedPage(page, u.Prefix, "", problem))
 			}
 		}
 		if err != nil && len(urls) == 0 {
-			results = append(results, newFlushedPage(page, "", "", err))
+			add(newFlushedPage(page, "", "", err))
 		}
 		if err == nil {
 			err = source.done(page)

@@ -22,6 +22,7 @@ type submission struct {
 	hosts       map[string]*submittedHost
 	urls, taken int   // how many URLs there are, and how many are accepted
 	problem     error // the state could not be saved
+	log         *runLog
 }
 
 // A submittedHost counts the URLs of a host.
@@ -73,6 +74,7 @@ func (s *submission) accept(b indexnow.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problem = cmp.Or(s.source.done(b.URLs...), s.problem)
+	s.log.submitted(b, nil)
 	h := s.host(b.Host)
 	h.accepted += len(b.URLs)
 	if b.Pending {
@@ -118,6 +120,7 @@ func (s *submission) write(report indexnow.Report, urls []string, err error) err
 			continue
 		}
 		failed = append(failed, problem)
+		s.log.submitted(b, problem)
 		cause := *problem
 		cause.Host, cause.URL = "", ""
 		key := cause.Error()

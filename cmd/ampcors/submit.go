@@ -30,6 +30,7 @@ func newSubmit() *cobra.Command {
 		"the one service to tell, which tells all others: "+or(slices.Sorted(maps.Keys(engines)))+", or a URL; if empty, "+indexnow.API)
 	complete(cmd, "endpoint", slices.Sorted(maps.Keys(engines)))
 	source := addPages(cmd)
+	openLog := addRunLog(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
 	showKey := cmd.Flags().Bool("show-key", false, "with --dry-run, print command lines of curl that send the requests, with the key, which lets everybody submit URLs of the host")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -66,6 +67,9 @@ func newSubmit() *cobra.Command {
 			}
 			return source.finish(writeRequests(cmd, *output, printed, err))
 		}
+		if shown.log, err = openLog(); err != nil {
+			return err
+		}
 		shown.expect(c, urls)
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, r := range report.Rejected { // until their lastmod changes
@@ -76,7 +80,7 @@ func newSubmit() *cobra.Command {
 				source.state.Reject(b.URLs[0], rejectedByEngine, problem.Error())
 			}
 		}
-		return source.finish(cmp.Or(shown.write(report, urls, err), shown.problem))
+		return source.finish(cmp.Or(shown.write(report, urls, err), shown.problem, shown.log.close()))
 	}
 	return cmd
 }

@@ -74,8 +74,9 @@ func hasTime(lastMod string) bool {
 	return ok && p == clock
 }
 
-// maxTexts is how many lastmods of a page are kept, if not all of them can be read as dates.
-const maxTexts = 4
+// maxTexts is how many lastmods of a page are kept, if not all of them can be read as dates. A page that is in more files, each with
+// another text that is no date, is announced in each run.
+const maxTexts = 32
 
 // isChange reports whether a lastmod is a change from what is known of the page: one lastmod, or several on lines of their own. Two files may
 // have different texts for a page, of which nobody can say which one is later, and each run sees both.

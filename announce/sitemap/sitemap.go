@@ -141,7 +141,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // The user and password of a URL are sent to the same host only, and never to http if the URL is
 // https.
 func (r *Reader) Update(ctx context.Context, s *State, files ...string) error {
-	s.holdsGone = true
+	s.HoldsGone = true
 	u := updater{Reader: r, state: s, seen: make(map[string]bool), left: r.cfg.MaxState - s.cost()}
 	if r.cfg.FindGone {
 		u.listed, u.ends = make(map[string]bool), make(map[[sha256.Size]byte]string)
@@ -242,7 +242,7 @@ func (u *updater) noteGone(names []string) error {
 	for _, page := range gone {
 		set(&u.state.Gone, page, true)
 	}
-	u.state.holdsGone = false
+	u.state.HoldsGone = false
 	return nil
 }
 

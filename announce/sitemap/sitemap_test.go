@@ -261,6 +261,7 @@ func TestSeveralLastModsOfAPageAreNoChange(t *testing.T) {
 		"a date and no date": {"2013-12-21T02:58:00+00:00", "-0001-11-30T00:00:00+00:00"},
 		"in the other order": {"-0001-11-30T00:00:00+00:00", "2013-12-21T02:58:00+00:00"},
 		"three":              {"a", "b", "c"},
+		"twelve":             strings.Fields("a b c d e f g h i j k l"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s sitemap.State
@@ -469,6 +470,20 @@ func TestPagesOfAFileThatIsNotGivenAreNotGone(t *testing.T) {
 	}
 	if err := update(&s, 0, "a"); err != nil {
 		t.Error(err)
+	}
+
+	// A run that cannot tell holds back what was gone, also for a program that stores the State meanwhile.
+	files["a"] = "<urlset>"
+	if err := update(&s, 0, "a"); err == nil {
+		t.Error("a truncated file is no error")
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored sitemap.State
+	if err := json.Unmarshal(text, &stored); err != nil || len(stored.Gone) != 1 || len(stored.PendingURLs()) > 0 || len(s.PendingURLs()) > 0 {
+		t.Errorf("%s: %q, %q", text, stored.PendingURLs(), s.PendingURLs())
 	}
 }
 

@@ -26,8 +26,8 @@ type State struct {
 
 	// HasRead is true once a file was read to its end, even if it listed nothing.
 	HasRead bool `json:"hasRead,omitempty"`
-
-	holdsGone bool // the last Update did not see that they are still gone
+	// HoldsGone is true if the last Update did not look for gone pages, or could not tell: those of Gone are not announced then.
+	HoldsGone bool `json:"holdsGone,omitempty"`
 }
 
 // A File has what is known of a sitemap, so that it is not read again without need.
@@ -49,7 +49,7 @@ type Rejection struct {
 // indexnow sends them, so the URLs of an indexnow.Batch can be given to Done.
 func (s *State) PendingURLs() []string {
 	urls := slices.AppendSeq(make([]string, 0, len(s.Pending)+len(s.Gone)), maps.Keys(s.Pending))
-	if !s.holdsGone {
+	if !s.HoldsGone {
 		urls = slices.AppendSeq(urls, maps.Keys(s.Gone))
 	}
 	slices.Sort(urls)

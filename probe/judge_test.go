@@ -472,7 +472,7 @@ func TestWhatScopesExplain(t *testing.T) {
 			[]*trial{broken(AnyOriginAllowed, KindSites, evil), broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, AnyOriginAllowed},
 		{"a forged POST, and any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(UnsafeReachesHandler, KindForged, evil)}, UnsafeReachesHandler},
 	} {
-		c := &cell{own: ownOrigin, trials: test.trials, subject: subject{publisher: publisher}}
+		c := &cell{p: &prober{cfg: Config{Caches: cacheurl.DefaultCaches()}}, own: ownOrigin, trials: test.trials, subject: subject{publisher: publisher}}
 		c.attribute()
 		last := test.trials[len(test.trials)-1]
 		var got ID
@@ -486,7 +486,7 @@ func TestWhatScopesExplain(t *testing.T) {
 	// At the target of a redirect, another server decides.
 	target := broken(NullAllowed, KindNull, "null")
 	target.shape.toRedirect = true
-	c := &cell{own: ownOrigin, trials: []*trial{broken(AnyOriginAllowed, KindSites, evil), target}}
+	c := &cell{p: &prober{}, own: ownOrigin, trials: []*trial{broken(AnyOriginAllowed, KindSites, evil), target}}
 	if c.attribute(); !slices.Equal(target.Causes, []ID{NullAllowed}) {
 		t.Errorf("the target of a redirect has %q", target.Causes)
 	}

@@ -122,7 +122,7 @@ func (d *delivery) sendAhead(ctx context.Context, batches []*Batch) map[*Batch]*
 				problem := d.client.postBatch(ctx, b)
 				mu.Lock()
 				ahead[b] = problem
-				isDown = isDown || problem.isDown()
+				isDown = isDown || problem != nil && problem.kind() == ofEngine
 				mu.Unlock()
 			}
 		})
@@ -229,7 +229,7 @@ func (c *Client) postBatch(ctx context.Context, b *Batch) *Error {
 // take notes what came of a batch, and returns it if its halves are to be sent.
 func (d *delivery) take(ctx context.Context, b *Batch, problem *Error, isFirst bool) (rejected []*Batch) {
 	d.note(ctx, b, problem)
-	if problem != nil && problem.ofContent() {
+	if problem != nil && problem.kind() == ofContent {
 		if isFirst && d.batches > 0 { // so that one host does not use up what all have
 			d.free++
 		}
@@ -241,18 +241,13 @@ func (d *delivery) take(ctx context.Context, b *Batch, problem *Error, isFirst b
 	return nil
 }
 
-// isDown reports whether the engine failed, so that nothing more is sent.
-func (e *Error) isDown() bool {
-	return e != nil && !e.ofContent() && !e.ofHost() && e.Retryable()
-}
-
 // note notes what came of a batch.
 func (d *delivery) note(ctx context.Context, b *Batch, problem *Error) {
 	switch {
 	case problem == nil:
 		d.accepted[d.client.groupOf(b)], d.largest = true, max(d.largest, len(b.URLs))
 		return
-	case problem.ofContent():
+	case problem.kind() == ofContent:
 		if d.rejected++; len(b.URLs) == 1 {
 			d.cause[d.client.groupOf(b)] = *problem
 		}
@@ -260,9 +255,9 @@ func (d *delivery) note(ctx context.Context, b *Batch, problem *Error) {
 			d.size = max(len(b.URLs)/2, d.largest, 1)
 		}
 		d.client.log.DebugContext(ctx, "ampcors: indexnow: rejected", "host", b.Host, "urls", len(b.URLs), "error", problem)
-	case problem.ofHost():
+	case problem.kind() == ofKey:
 		d.groups[d.client.groupOf(b)] = problem
-	case problem.isDown():
+	case problem.kind() == ofEngine:
 		d.down = problem
 	}
 	b.Err = problem
@@ -281,7 +276,7 @@ func (d *delivery) settle(ctx context.Context, b *Batch) {
 			problem = &cause
 			b.Err = problem
 		}
-	case !problem.ofContent():
+	case problem.kind() != ofContent:
 	case d.accepted[d.client.groupOf(b)]:
 		problem.URL = d.client.mask(b.URLs[0])
 	default:

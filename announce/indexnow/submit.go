@@ -107,18 +107,31 @@ func (e *Error) IsFinal() bool { return !e.Retryable() && !errors.Is(e.Err, ErrA
 // OfHost reports whether the failure has a cause that concerns the whole host, such as its key, and not
 // the engine: other hosts may work.
 func (e *Error) OfHost() bool {
-	return e.ofHost() || slices.ContainsFunc([]error{ErrAllRejected, ErrKeyPending, ErrKeyNotFound, ErrRotateKey, ErrForbidden},
+	return e.kind() == ofKey || slices.ContainsFunc([]error{ErrAllRejected, ErrKeyPending, ErrKeyNotFound, ErrRotateKey, ErrForbidden},
 		func(of error) bool { return errors.Is(e.Err, of) })
 }
 
-// ofContent reports whether the engine may accept a part of the same URLs.
-func (e *Error) ofContent() bool {
-	return e.Status == http.StatusBadRequest || e.Status == http.StatusRequestEntityTooLarge || e.Status == http.StatusUnprocessableEntity
-}
+// A kind is what a failure is about, and so what may still be sent.
+type kind int
 
-// ofHost reports whether the failure concerns the host's key, not the engine.
-func (e *Error) ofHost() bool {
-	return e.Status == http.StatusForbidden || errors.As(e.Err, new(keysError))
+const (
+	unexpected kind = iota // nothing follows for other requests
+	ofEngine               // nothing more is sent
+	ofKey                  // of the host: nothing more is sent with this key
+	ofContent              // the engine may accept a part of the same URLs
+)
+
+// kind returns what the failure is about.
+func (e *Error) kind() kind {
+	switch {
+	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
+		return ofContent
+	case e.Status == http.StatusForbidden, errors.As(e.Err, new(keysError)):
+		return ofKey
+	case e.Retryable():
+		return ofEngine
+	}
+	return unexpected
 }
 
 // A Batch has at most 10,000 URLs of one host with the same result: the URLs of one request that was

@@ -491,12 +491,12 @@ func TestAStateWithSkippedPages(t *testing.T) {
 	})
 	args := []string{"submit", "--sitemap", "HTTPS://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
 	if code, _, stderr := run(t, "", args...); code != exitFindings || !strings.Contains(stderr, "1 page is recorded") ||
-		!strings.Contains(stderr, "skipped: https://shop.example.com/2\n") || !strings.Contains(stderr, "url[1] (26 bytes) is on another host") {
+		!strings.Contains(stderr, "skipped: https://shop.example.com/2\n") || !strings.Contains(stderr, "line 2 (26 bytes) is on another host") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	pages += "https://www.example.com/3\n"
 	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" ||
-		!strings.Contains(stderr, "url[1] (26 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file\n") ||
+		!strings.Contains(stderr, "line 2 (26 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file\n") ||
 		!strings.Contains(stderr, "ampcors: if another host is meant, name it with --allow-host\n") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}

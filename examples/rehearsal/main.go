@@ -51,7 +51,10 @@ func main() {
 	if err := os.WriteFile(*file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o644); err != nil {
 		log.Fatal(err)
 	}
-	caches := &http.Server{Addr: "localhost:8443", Handler: http.HandlerFunc(s.cache), TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}
+	caches := &http.Server{
+		Addr: "localhost:8443", ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		Handler: http.HandlerFunc(s.cache), TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+	}
 	go func() { log.Fatal(caches.ListenAndServeTLS("", "")) }()
 	log.Fatal(http.ListenAndServe("localhost:8090", http.HandlerFunc(s.engine)))
 }

@@ -116,14 +116,20 @@ func (d *delivery) sendAhead(ctx context.Context, batches []*Batch) map[*Batch]*
 		}
 		return b
 	}
+	post := func(b *Batch) {
+		problem := d.client.postBatch(ctx, b)
+		mu.Lock()
+		defer mu.Unlock()
+		ahead[b] = problem
+		isDown = isDown || problem != nil && problem.kind() == ofEngine
+	}
+	if b := next(); b != nil { // alone: an engine that wants no requests now says so before others are on their way
+		post(b)
+	}
 	for range min(d.client.atOnce, len(firsts)) {
 		wait.Go(func() {
 			for b := next(); b != nil; b = next() {
-				problem := d.client.postBatch(ctx, b)
-				mu.Lock()
-				ahead[b] = problem
-				isDown = isDown || problem != nil && problem.kind() == ofEngine
-				mu.Unlock()
+				post(b)
 			}
 		})
 	}

@@ -30,6 +30,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -130,11 +131,14 @@ func New(cfg Config) (*Client, error) {
 		if problem != nil {
 			problems = append(problems, c.maskProblem(problem))
 		}
+		if slices.Contains(c.locations.of[location.Host], location) {
+			continue
+		}
 		c.locations.all = append(c.locations.all, location)
 		c.locations.of[location.Host] = append(c.locations.of[location.Host], location)
 	}
-	if cfg.AtOnce < 0 {
-		problems = append(problems, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is negative", Want: "0 for the default, or a number of requests"})
+	if cfg.AtOnce < 0 || cfg.AtOnce > 1000 {
+		problems = append(problems, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is out of range", Want: "0 for the default, or at most 1000 requests"})
 	}
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many URLs may wait or be on their way. If zero, 100,000 is used. In a full queue, hosts that
+	// Capacity is how many URLs may wait, also because of Interval, or be on their way. If zero, 100,000 is used. In a full queue, hosts that
 	// the service rejects keep at most half of it, all together.
 	Capacity int
 	// GiveUpAfter is how long a URL waits while the service rejects its host as a whole, such as because of the key. Then
@@ -90,6 +90,7 @@ var (
 )
 
 const (
+	maxAtOnce  = 1000
 	reserve    = 4 // more requests, for hosts that are rejected: so these delay no other
 	minBackoff = time.Second
 	maxBackoff = 10 * time.Minute
@@ -175,9 +176,9 @@ func New(service Service, cfg Config) (*Queue, error) {
 		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "GiveUpAfter", Value: cfg.GiveUpAfter.String(), Reason: "is negative",
 			Want: "0 for the default, or some hours"})
 	}
-	if cfg.AtOnce < 0 {
-		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is negative",
-			Want: "0 for the default, or a number of requests"})
+	if cfg.AtOnce < 0 || cfg.AtOnce > maxAtOnce {
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is out of range",
+			Want: fmt.Sprintf("0 for the default, or at most %d requests", maxAtOnce)})
 	}
 	cfg.AtOnce, cfg.Interval = cmp.Or(cfg.AtOnce, 16), max(cmp.Or(cfg.Interval, service.Interval), 0)
 	cfg.Delay, cfg.Capacity, cfg.GiveUpAfter = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000), cmp.Or(cfg.GiveUpAfter, 24*time.Hour)
@@ -238,7 +239,9 @@ func (q *Queue) add(items []Item) error {
 		}
 	}
 	for _, i := range items {
-		if q.items++; !q.putOff(i) {
+		h := q.hosts[i.Host]
+		isRejected := h != nil && h.kind() == 1 // its items count as such, see Config.Capacity
+		if q.items++; isRejected || !q.putOff(i) {
 			q.hostOf(i).add(i.URL)
 		}
 	}
@@ -273,17 +276,26 @@ func (q *Queue) bringBack(all bool) {
 	for len(q.later) > 0 && (all || !time.Now().Before(q.later[0].at)) {
 		i := heap.Pop(&q.later).(laterItem)
 		delete(q.isLater, i.URL)
-		q.hostOf(i.Item).add(i.URL)
+		if h := q.hostOf(i.Item); h.isAdded[i.URL] {
+			q.items--
+		} else {
+			h.add(i.URL)
+		}
 	}
 }
 
-// note remembers that the service has accepted an item, and forgets what is longer ago than Config.Interval. q.mu is held.
+// note remembers that the service has accepted an item. q.mu is held.
 func (q *Queue) note(url string) {
 	if q.cfg.Interval == 0 {
 		return
 	}
 	now := time.Now()
 	q.recent[url], q.ages = now, append(q.ages, accepted{url, now})
+}
+
+// forget forgets what was accepted longer ago than Config.Interval. q.mu is held.
+func (q *Queue) forget() {
+	now := time.Now()
 	for len(q.ages) > 0 && now.Sub(q.ages[0].at) >= q.cfg.Interval {
 		if q.recent[q.ages[0].url].Equal(q.ages[0].at) { // otherwise, it was accepted again
 			delete(q.recent, q.ages[0].url)
@@ -405,6 +417,7 @@ func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.send(ctx, true)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.bringBack(true) // if ctx ended before send did
 	for _, h := range q.hosts {
 		unsent = append(unsent, h.waiting...)
 		err = cmp.Or(err, h.err, ctx.Err())
@@ -464,6 +477,7 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	kind, next := 0, 0
+	q.forget()
 	q.bringBack(isLast)
 	switch wait = time.Hour; {
 	case isLast && (q.onTheWay[0] >= q.cfg.AtOnce || time.Now().Before(q.paused)):
@@ -500,16 +514,16 @@ func (q *Queue) take(isLast bool) (h *host, urls []string, wait time.Duration) {
 	} else {
 		n := min(len(h.waiting), q.service.Batch)
 		urls, h.waiting = h.waiting[:n:n], h.waiting[n:]
-		if !isLast && q.cfg.Interval > 0 { // what was added while its last request was on its way
-			urls = slices.DeleteFunc(slices.Clone(urls), func(url string) bool {
-				if !q.putOff(Item{url, h.name}) {
-					return false
-				}
-				delete(h.isAdded, url)
-				delete(h.since, url)
-				return true
-			})
-		}
+	}
+	if !isLast && q.cfg.Interval > 0 { // what was added while its last request was on its way
+		urls = slices.DeleteFunc(slices.Clone(urls), func(url string) bool {
+			if !q.putOff(Item{url, h.name}) {
+				return false
+			}
+			delete(h.isAdded, url)
+			delete(h.since, url)
+			return true
+		})
 	}
 	if len(urls) == 0 {
 		q.onTheWay[kind]--

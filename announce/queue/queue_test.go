@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -377,9 +378,13 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestANegativeConfigIsRejected(t *testing.T) {
-	if _, err := New(Service{}, Config{Delay: -1, Capacity: -1, GiveUpAfter: -1, AtOnce: -1}); err == nil || strings.Count(err.Error(), "is negative") != 4 {
+func TestAWrongConfigIsRejected(t *testing.T) {
+	_, err := New(Service{}, Config{Delay: -1, Capacity: -1, GiveUpAfter: -1, AtOnce: -1})
+	if err == nil || strings.Count(err.Error(), "is negative") != 3 || strings.Count(err.Error(), "AtOnce \"-1\" is out of range") != 1 {
 		t.Error(err)
+	}
+	if _, err = New(Service{}, Config{AtOnce: math.MaxInt}); err == nil {
+		t.Error("any number of requests")
 	}
 }
 
@@ -620,6 +625,60 @@ func TestAnAcceptedURLRests(t *testing.T) {
 			t.Errorf("%q, %v", unsent, err)
 		}
 		s.wants("1s a/1 a/2", "1m2.5s a/3", "5m3s a/1", "1h1m2.5s a/1 a/3", "1h2m1.5s a/1") // at once, because the program ends
+	})
+}
+
+// What rests is not lost if the context of Shutdown ends before anything is sent.
+func TestShutdownReturnsWhatRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{T: t}
+		q := newQueue(s, Config{Delay: time.Second, Interval: 5 * time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = q.Run(ctx) }()
+		s.add(q, "a/1")
+		time.Sleep(time.Minute)
+		s.add(q, "a/1")
+		cancel()
+		unsent, err := q.Shutdown(ctx)
+		if !slices.Equal(unsent, []string{"a/1"}) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%q, %v", unsent, err)
+		}
+		s.wants("1s a/1")
+	})
+}
+
+// URLs that were accepted, and are added again while their host is rejected, count among its rejected ones (see Config.Capacity) and are
+// sent once Config.Interval has passed. What was accepted is forgotten although nothing is accepted after it.
+func TestURLsOfARejectedHostRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isWrong atomic.Bool
+		s := &service{T: t, answer: func(string, string) Result {
+			if isWrong.Load() {
+				return Result{Err: errBad, Again: true, OfHost: true, MayBeItem: true}
+			}
+			return Result{}
+		}}
+		q := newQueue(s, Config{Delay: time.Second, Interval: 10 * time.Minute})
+		s.run(q)
+		s.add(q, "a/1", "a/2")
+		time.Sleep(time.Minute)
+		isWrong.Store(true)
+		s.add(q, "a/3")
+		time.Sleep(10 * time.Second)
+		s.add(q, "a/1", "a/2")
+		if stats := q.Stats(); stats.Rejected != 3 || stats.Waiting != 3 {
+			t.Errorf("%+v", stats)
+		}
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if len(q.recent) != 0 || len(q.ages) != 0 {
+			t.Errorf("it remembers %d, %d", len(q.recent), len(q.ages))
+		}
+		isWrong.Store(false)
+		time.Sleep(time.Hour)
+		if stats := q.Stats(); stats.Accepted != 5 || stats.Waiting != 0 {
+			t.Errorf("%+v", stats)
+		}
 	})
 }
 

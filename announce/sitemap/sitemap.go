@@ -32,6 +32,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -459,9 +460,15 @@ func (r *reading) add(e entry) error {
 // maxListed bounds the entries of a file that are listed in an error.
 const maxListed = 10
 
+// userInfo is what a URL has in front of its host.
+var userInfo = regexp.MustCompile(`^([A-Za-z]+:[/\\]{0,2})[^/?#]*@`)
+
 func (e *Error) skip(skipped entry, reason error) {
 	if e.Skipped++; e.Skipped <= maxListed {
-		e.Entries = append(e.Entries, strings.ToValidUTF8(skipped.url[:min(200, len(skipped.url))], ""))
+		if isURL.MatchString(skipped.url) || skipped.line == 0 { // any other line may be anything
+			shown := userInfo.ReplaceAllString(skipped.url, "$1…@")
+			e.Entries = append(e.Entries, strings.ToValidUTF8(shown[:min(200, len(shown))], ""))
+		}
 		e.Err = errors.Join(e.Err, fmt.Errorf("%s (%d bytes) %w", skipped.place(), len(skipped.url), reason))
 	}
 }

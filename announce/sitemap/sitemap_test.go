@@ -1286,6 +1286,23 @@ func TestNothingIsGoneIfTheContextEnds(t *testing.T) {
 	}
 }
 
+// An Error shows URLs without passwords, and not the other lines of a text, which may be anything.
+func TestSkippedEntriesHoldNoPassword(t *testing.T) {
+	t.Parallel()
+	web := &site{files: map[string]string{
+		"/s.txt": home + "/a\nhttps://jane:hunter2@www.example.com/b\npassword hunter2\nhttps:/\\jane:hunter2@other.example/\n",
+		"/s.xml": strings.ReplaceAll(urlset("/b"), home+"/b", "https://jane:hunter2@other.example/"),
+	}}
+	for file, shown := range map[string]string{"/s.txt": "https://…@www.example.com/b", "/s.xml": "https://…@other.example/"} {
+		var s sitemap.State
+		err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+file)
+		if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.Skipped == 0 || !slices.Contains(problem.Entries, shown) ||
+			strings.Contains(fmt.Sprint(err, problem.Entries), "hunter2") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
 // An Error names the first ten entries that were skipped, also when the file is read again.
 func TestTenSkippedEntriesAreNamed(t *testing.T) {
 	t.Parallel()

@@ -1112,6 +1112,12 @@ func TestTheLogHasEachAnswer(t *testing.T) {
 	if got, want := lines("flushed"), slices.Sorted(slices.Values(slices.Concat(once, once))); !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
 	}
+	const secret = "0123456789abcdef0123456789abcdef"
+	run(t, "", "submit", "--log", filepath.Join(dir, "secrets"), "https://www.example.com/"+secret+".txt")
+	run(t, "", "flush", "--key", key, "--log", filepath.Join(dir, "secrets"), "https://jane:"+secret+"@www.example.com/a")
+	if data, err := os.ReadFile(filepath.Join(dir, "secrets")); err != nil || strings.Contains(string(data), secret) || !strings.Contains(string(data), "…@www.example.com") {
+		t.Errorf("%s, %v", data, err)
+	}
 	pages := append(slices.Repeat([]string{"https://www.example.com/a"}, 601), "https://www.example.net/a", ":")
 	if least := flushTime(pages); least != 60100*time.Millisecond {
 		t.Errorf("it takes %v", least)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -187,10 +186,10 @@ func redirectTo(location, canonical string, known []cacheurl.Cache) string {
 }
 
 // normalized returns a URL in one of the forms that mean the same: with a path, an A-label host in lower case, no default port and no
-// fragment, and escapes in upper case (RFC 3986 section 6.2.2).
+// fragment, escapes in upper case and none of unreserved characters (RFC 3986 section 6.2.2), and what browsers escape escaped.
 func normalized(value string) string {
 	u, err := url.Parse(strings.TrimSpace(value))
-	if err != nil {
+	if err != nil || u.Host == "" {
 		return value
 	}
 	host := strings.ToLower(u.Hostname())
@@ -200,17 +199,37 @@ func normalized(value string) string {
 	if port := u.Port(); port != "" && port != map[string]string{"https": "443", "http": "80"}[u.Scheme] {
 		host += ":" + port
 	}
-	upper := func(text string) string {
-		return escape.ReplaceAllStringFunc(text, strings.ToUpper)
-	}
-	text := u.Scheme + "://" + host + upper(cmp.Or(u.EscapedPath(), "/"))
+	text := u.Scheme + "://" + host + escaped(cmp.Or(u.EscapedPath(), "/"))
 	if u.RawQuery != "" {
-		text += "?" + upper(u.RawQuery)
+		text += "?" + escaped(u.RawQuery)
 	}
 	return text
 }
 
-var escape = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+// escaped returns a path or a query with the escapes that it needs, in upper case.
+func escaped(text string) string {
+	const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '%' && i+2 < len(text) {
+			if n, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
+				if i += 2; strings.IndexByte(unreserved, byte(n)) >= 0 {
+					b.WriteByte(byte(n))
+				} else {
+					fmt.Fprintf(&b, "%%%02X", n)
+				}
+				continue
+			}
+		}
+		if c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
 
 // canonicalOfPage fetches a publisher's page, and returns the canonical URL that it names, or "". It follows redirects, as caches do.
 func canonicalOfPage(ctx context.Context, client *http.Client, page string) string {

@@ -157,6 +157,7 @@ func TestCachedAsksForTheURLItself(t *testing.T) {
 		{hash + "/c/s/www.example.com/a", []string{hash + "/c/s/www.example.com/a"}, ""},
 		{"--all-forms " + bing + "/c/s/www.example.com/a", []string{bing + "/c/s/www.example.com/a", strings.Replace(hash, "cdn.ampproject.org", "www.bing-amp.com", 1) + "/c/s/www.example.com/a"}, ""},
 		{google + "/update-cache/c/s/www.example.com/a?b=1&amp_action=flush&amp_ts=1&amp_url_signature=x_y-z", []string{google + "/c/s/www.example.com/a?b=1"}, "an update-cache request"},
+		{google + "/update-cache/c/s/www.example.com/a?amp_action=flush&id=7&amp_ts=1&x-amp_ts=2&amp_url_signature=x", []string{google + "/c/s/www.example.com/a?id=7&x-amp_ts=2"}, "an update-cache request"},
 		{google + "/update-cache/i/s/www.example.com/a.png?amp_action=flush&amp_ts=1&amp_url_signature=x", []string{google + "/i/s/www.example.com/a.png"}, "an update-cache request"},
 		{"https://www.google.com/amp/s/www.example.com/a", []string{google + "/c/s/www.example.com/a"}, "the URL of a viewer"},
 		{"--type c " + google + "/c/s/www.example.com/a", []string{google + "/c/s/www.example.com/a"}, ""},
@@ -165,6 +166,7 @@ func TestCachedAsksForTheURLItself(t *testing.T) {
 		{"https://www.example.com/a.woff2?v=2", []string{google + "/r/s/www.example.com/a.woff2?v=2", bing + "/r/s/www.example.com/a.woff2?v=2"}, ""},
 		{"--type c https://www.example.com/a.png", []string{google + "/c/s/www.example.com/a.png", bing + "/c/s/www.example.com/a.png"}, "an image or a font by its extension"},
 		{"https://www.example.com/a.mp4", []string{google + "/c/s/www.example.com/a.mp4", bing + "/c/s/www.example.com/a.mp4"}, "no document by its extension"},
+		{"https://example.zip", []string{"https://example-zip.cdn.ampproject.org/c/s/example.zip", "https://example-zip.www.bing-amp.com/c/s/example.zip"}, ""},
 		{"https://www.example.com/a.html", []string{google + "/c/s/www.example.com/a.html", bing + "/c/s/www.example.com/a.html"}, ""},
 	} {
 		asked = nil
@@ -195,6 +197,9 @@ func TestCanonicalURLsAreCompared(t *testing.T) {
 		{"/a", "https://www.example.com/", `<link rel=canonical href="https://www.example.com">`, canonical},
 		{"/a", "https://www.example.com/b", `<link rel=canonical href="https://WWW.Example.com:443/b#top">`, canonical},
 		{"/a", "https://www.example.com/%C3%A9?q=%C3%A9", `<link rel=canonical href="https://www.example.com/%c3%a9?q=%c3%a9">`, canonical},
+		{"/a", "https://www.example.com/%7Ea?q=%c3%bc%20b", `<link rel=canonical href="https://www.example.com/~a?q=ü b">`, canonical},
+		{"/a", "https://www.example.com/%2F", `<link rel=canonical href="https://www.example.com//">`, "another URL than the canonical one"},
+		{"/a", "https://www.example.com/", `<link rel=canonical href="mailto:a@example.com">`, "another URL than the canonical one"},
 		{"/a", "https://www.example.com/b", `<link rel="Canonical shortlink" href="https://www.example.com/b">`, canonical},
 		{"/a", "https://www.example.com/b", `<link rel=canonical href=" https://www.example.com/b ">`, canonical},
 		{"/old", "https://www.example.com/amp/b", `<link rel=canonical href="b">`, canonical},

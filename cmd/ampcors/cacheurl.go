@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,8 +98,8 @@ func isDocument(t cacheurl.ContentType) bool {
 
 // warnOfFile warns if a page is, by its extension, a file that caches do not serve.
 func warnOfFile(cmd *cobra.Command, page string) {
-	file, _, _ := strings.Cut(page, "?")
-	if slices.Contains(otherFiles, strings.ToLower(file[strings.LastIndexAny(file, "./")+1:])) {
+	u, err := url.Parse(page)
+	if err == nil && slices.Contains(otherFiles, strings.TrimPrefix(strings.ToLower(path.Ext(u.Path)), ".")) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is no document by its extension, and AMP Caches serve documents, images and fonts\n", page)
 	}
 }
@@ -110,7 +111,7 @@ var googleHosts = regexp.MustCompile(`^(www\.)?google\.[a-z]{2,3}(\.[a-z]{2})?$`
 var escapedQuery = regexp.MustCompile(`(?i)%3f`)
 
 // updateParam are the parameters of an update-cache request, https://amp.dev/documentation/guides-and-tutorials/optimize-and-measure/update-amp-cache
-var updateParam = regexp.MustCompile(`&?\bamp_(action|ts|url_signature)=[^&]*`)
+var updateParam = regexp.MustCompile(`^amp_(action|ts|url_signature)=`)
 
 // pasted reads URLs that people copy, but that are not in the form of AMP's document: URLs of the viewers of search
 // engines, of requests that update a cache, and URLs of caches without a domain prefix or a content type. It returns a note
@@ -157,7 +158,7 @@ func pasted(arg string, known []cacheurl.Cache) (page cacheurl.URL, note string,
 	switch {
 	case isUpdate && strings.HasSuffix(host, "."+cache.CacheDomain):
 		path, note = updated, "an update-cache request, which is for this URL"
-		query = updateParam.ReplaceAllString(query, "")
+		query = strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(param string) bool { return param == "" || updateParam.MatchString(param) }), "&")
 	case isViewer && (googleHosts.MatchString(host) || host == "www.bing.com" || host == "bing.com"):
 		path, note = "c/"+viewed, "the URL of a viewer, which shows this page"
 		if at := escapedQuery.FindStringIndex(path); at != nil {

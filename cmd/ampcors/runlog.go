@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,8 +16,12 @@ import (
 type runLog struct {
 	file *os.File
 	json *json.Encoder
-	err  error // the first
+	mask func(text string) string // masks keys; nil for none
+	err  error                    // the first
 }
+
+// userInfo is what a URL has in front of its host, which may hold a password.
+var userInfo = regexp.MustCompile(`^([A-Za-z]+://)[^/?#]*@`)
 
 // addRunLog adds the flag --log. open opens its file, behind what is in it.
 func addRunLog(cmd *cobra.Command) (open func() (*runLog, error)) {
@@ -28,12 +34,14 @@ func addRunLog(cmd *cobra.Command) (open func() (*runLog, error)) {
 		if err != nil {
 			return nil, err
 		}
+		warnOfMode(cmd.ErrOrStderr(), *name, 0o022, "others may change the log: chmod 600 it")
 		return &runLog{file: file, json: json.NewEncoder(file)}, nil
 	}
 }
 
 // flushed adds an answer of a cache.
 func (l *runLog) flushed(p flushedPage) {
+	p.URL = userInfo.ReplaceAllString(p.URL, "$1…@")
 	l.write(struct {
 		Time time.Time `json:"time"`
 		flushedPage
@@ -51,6 +59,12 @@ func (l *runLog) submitted(b indexnow.Batch, problem *indexnow.Error) {
 		Error    string    `json:"error,omitempty"`
 		URLs     []string  `json:"urls"`
 	}{Time: time.Now().UTC(), Host: b.Host, Accepted: problem == nil, Pending: b.Pending, URLs: b.URLs}
+	if l != nil && l.mask != nil {
+		line.URLs = slices.Clone(b.URLs)
+		for i, u := range line.URLs {
+			line.URLs[i] = l.mask(u)
+		}
+	}
 	if problem != nil {
 		line.Status, line.Error = problem.Status, problem.Error()
 	}

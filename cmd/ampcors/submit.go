@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,6 +70,8 @@ func newSubmit() *cobra.Command {
 		}
 		if shown.log, err = openLog(); err != nil {
 			return err
+		} else if shown.log != nil {
+			shown.log.mask = maskKey
 		}
 		shown.expect(c, urls)
 		report, err := c.Submit(cmd.Context(), urls...)
@@ -83,6 +86,16 @@ func newSubmit() *cobra.Command {
 		return source.finish(cmp.Or(shown.write(report, urls, err), shown.problem, shown.log.close()))
 	}
 	return cmd
+}
+
+// keyFile is what may be the path of a key file at the end of a URL.
+var keyFile = regexp.MustCompile(`/[A-Za-z0-9-]{8,128}\.txt$`)
+
+// maskKey masks the key in the URL of a key file, which somebody may submit by mistake: a log is read by more people than the key is for.
+func maskKey(u string) string {
+	return keyFile.ReplaceAllStringFunc(u, func(file string) string {
+		return "/" + indexnow.Key(strings.TrimSuffix(file[1:], ".txt")).String() + ".txt"
+	})
 }
 
 // engines are the endpoints of the engines that take part in IndexNow, as public copies of https://www.indexnow.org/searchengines.json

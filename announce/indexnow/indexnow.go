@@ -73,7 +73,8 @@ type Config struct {
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.
 	Endpoint string
 
-	// AtOnce is how many first requests of Submit are sent at one time, each for another host. If zero, 16 is used.
+	// AtOnce is how many first requests of Submit are sent at one time, each for another host: at most 1000. If zero, 16
+	// is used.
 	AtOnce int
 
 	// UserAgent is sent with each request. If empty, "ampcors-indexnow" is used.

@@ -23,8 +23,8 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many URLs may wait, also because of Interval, or be on their way. If zero, 100,000 is used. In a full queue, hosts that
-	// the service rejects keep at most half of it, all together.
+	// Capacity is how many URLs may wait, also because of Interval, or be on their way. If zero, 100,000 is used. In a
+	// full queue, hosts that the service rejects keep at most half of it, all together.
 	Capacity int
 	// GiveUpAfter is how long a URL waits while the service rejects its host as a whole, such as because of the key. Then
 	// Done gets it, with the service's last answer. If zero, 24 hours is used.
@@ -32,7 +32,7 @@ type Config struct {
 	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
 	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.
 	Interval time.Duration
-	// AtOnce is how many requests are sent at one time, each for another host. If zero, 16 is used.
+	// AtOnce is how many requests are sent at one time, each for another host: at most 1000. If zero, 16 is used.
 	AtOnce int
 	// Done is called with each URL that leaves the queue: err is nil if the service has accepted the URL;
 	// otherwise it says why the URL is not sent again. If nil, the client's log is all there is. It may be

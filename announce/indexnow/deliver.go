@@ -91,8 +91,10 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 	return d.results
 }
 
-// maxAtOnce is how many first requests are sent at one time.
-const maxAtOnce = 16
+const (
+	defaultAtOnce = 16 // see Config.AtOnce
+	maxAtOnce     = 1000
+)
 
 // sendAhead sends the first batch of each group, several at one time, and returns what came of those that it sent. It begins no more
 // once the engine has failed. What follows from an answer is decided later, in the order of the batches.

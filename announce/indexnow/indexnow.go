@@ -116,7 +116,7 @@ func New(cfg Config) (*Client, error) {
 		userAgent: cfg.UserAgent,
 		http:      outbound.Client(cfg.HTTPClient),
 		accepted:  cfg.Accepted,
-		atOnce:    cmp.Or(cfg.AtOnce, maxAtOnce),
+		atOnce:    cmp.Or(cfg.AtOnce, defaultAtOnce),
 		log:       cfg.Logger,
 	}
 	if cfg.KeysOf == nil {
@@ -138,8 +138,9 @@ func New(cfg Config) (*Client, error) {
 		c.locations.all = append(c.locations.all, location)
 		c.locations.of[location.Host] = append(c.locations.of[location.Host], location)
 	}
-	if cfg.AtOnce < 0 || cfg.AtOnce > 1000 {
-		problems = append(problems, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is out of range", Want: "0 for the default, or at most 1000 requests"})
+	if cfg.AtOnce < 0 || cfg.AtOnce > maxAtOnce {
+		problems = append(problems, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is out of range",
+			Want: fmt.Sprintf("0 for the default, or at most %d requests", maxAtOnce)})
 	}
 	if c.userAgent == "" {
 		c.userAgent = "ampcors-indexnow"

@@ -32,11 +32,11 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
 // Config configures a [Reader]. If a limit is zero, its default is used. What is beyond a limit is
@@ -460,13 +460,10 @@ func (r *reading) add(e entry) error {
 // maxListed bounds the entries of a file that are listed in an error.
 const maxListed = 10
 
-// userInfo is what a URL has in front of its host.
-var userInfo = regexp.MustCompile(`^([A-Za-z]+:[/\\]{0,2})[^/?#]*@`)
-
 func (e *Error) skip(skipped entry, reason error) {
 	if e.Skipped++; e.Skipped <= maxListed {
 		if isURL.MatchString(skipped.url) || skipped.line == 0 { // any other line may be anything
-			shown := userInfo.ReplaceAllString(skipped.url, "$1…@")
+			shown := pageurl.Masked(skipped.url)
 			e.Entries = append(e.Entries, strings.ToValidUTF8(shown[:min(200, len(shown))], ""))
 		}
 		e.Err = errors.Join(e.Err, fmt.Errorf("%s (%d bytes) %w", skipped.place(), len(skipped.url), reason))

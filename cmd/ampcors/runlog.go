@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +15,7 @@ import (
 type runLog struct {
 	file *os.File
 	json *json.Encoder
-	mask func(text string) string // masks keys; nil for none
-	err  error                    // the first
+	err  error // the first
 }
 
 // userInfo is what a URL has in front of its host, which may hold a password.
@@ -50,6 +48,9 @@ func (l *runLog) flushed(p flushedPage) {
 
 // submitted adds an answer of an engine.
 func (l *runLog) submitted(b indexnow.Batch, problem *indexnow.Error) {
+	if l == nil {
+		return
+	}
 	line := struct {
 		Time     time.Time `json:"time"`
 		Host     string    `json:"host"`
@@ -58,12 +59,9 @@ func (l *runLog) submitted(b indexnow.Batch, problem *indexnow.Error) {
 		Status   int       `json:"status,omitempty"`
 		Error    string    `json:"error,omitempty"`
 		URLs     []string  `json:"urls"`
-	}{Time: time.Now().UTC(), Host: b.Host, Accepted: problem == nil, Pending: b.Pending, URLs: b.URLs}
-	if l != nil && l.mask != nil {
-		line.URLs = slices.Clone(b.URLs)
-		for i, u := range line.URLs {
-			line.URLs[i] = l.mask(u)
-		}
+	}{Time: time.Now().UTC(), Host: b.Host, Accepted: problem == nil, Pending: b.Pending}
+	for _, u := range b.URLs {
+		line.URLs = append(line.URLs, maskKey(u))
 	}
 	if problem != nil {
 		line.Status, line.Error = problem.Status, problem.Error()

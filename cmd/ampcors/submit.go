@@ -70,8 +70,6 @@ func newSubmit() *cobra.Command {
 		}
 		if shown.log, err = openLog(); err != nil {
 			return err
-		} else if shown.log != nil {
-			shown.log.mask = maskKey
 		}
 		shown.expect(c, urls)
 		report, err := c.Submit(cmd.Context(), urls...)

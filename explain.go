@@ -168,7 +168,7 @@ func hostDetail(problem, host string) string {
 	return "As a host name, this " + problem + ". An origin has no path and no user information."
 }
 
-// isNear reports whether a host is that of the reader's own machine or network.
+// isNear reports whether a host is on the reader's own machine or network.
 func isNear(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && (addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast())

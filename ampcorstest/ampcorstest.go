@@ -102,7 +102,7 @@ const evil = "evil.example"
 //   - a form without Origin, as an old browser sends it,
 //   - the request of another publisher's page once more with each change that the page can make: its origin (on
 //     each cache, elsewhere, with http, a port, "null", a look-alike name), Sec-Fetch-Site, Sec-Fetch-Mode, the types
-//     of forms, Accept, Referer, Authorization (browsers send that of HTTP Basic by themselves), cookies, HTTP/2, a
+//     of forms, Accept, Referer, Authorization (browsers send HTTP Basic's by themselves), cookies, HTTP/2, a
 //     WebSocket's handshake, a prefetch, a query such as __amp_source_origin or token, and other spellings of the path,
 //   - a link of any page, which has no Origin, also with _method, _METHOD or method in its query, which some routers
 //     take for another method. It is answered, with Vary: Origin, and must not run a handler of an unsafe method.

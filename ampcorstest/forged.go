@@ -232,7 +232,7 @@ func (c *checker) deniedHoweverSent(origins []string) {
 	}
 }
 
-// isRedirect reports whether a response is a redirect to another spelling, and not that of the handler.
+// isRedirect reports whether a response is a redirect to another spelling, and not the handler's own.
 func (c *checker) isRedirect(w *response) bool {
 	isOwn := c.own != nil && w.status == c.own.status && w.header.Get("Location") == c.own.header.Get("Location")
 	return 300 <= w.status && w.status < 400 && !isOwn

@@ -161,9 +161,8 @@ type Rejected struct {
 }
 
 // Submit submits the URLs of pages that are new, have changed or are gone. It groups them by host into
-// requests of up to 10,000 URLs. The first request is sent alone. Then the first request of each host
-// is sent together with those of other hosts, at most Config.AtOnce at one time; all other requests follow one after the other. The
-// report has the batches in the order of their first URLs; the parts of a rejected request come after
+// requests of up to 10,000 URLs. The very first request is sent alone. Then come the first requests of the other
+// hosts, at most Config.AtOnce at one time, and at last all other requests, one after the other. The report has the batches in the order of their first URLs; the parts of a rejected request come after
 // them. A URL that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
 // A-labels and without fragments.
 //

@@ -26,7 +26,7 @@ type State struct {
 
 	// HasRead is true once a file was read to its end, even if it listed nothing.
 	HasRead bool `json:"hasRead,omitempty"`
-	// HoldsGone is true if the last Update did not look for gone pages, or could not tell: those of Gone are not announced then.
+	// HoldsGone is true if the last Update did not look for gone pages, or could not tell: the pages in Gone are not announced then.
 	HoldsGone bool `json:"holdsGone,omitempty"`
 }
 

@@ -111,7 +111,7 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 	}
 }
 
-// The age of a copy is that of Age. No other header has it.
+// Age is the only header that has the age of a copy.
 func TestTheAgeOfACopy(t *testing.T) {
 	for want, h := range map[string]http.Header{
 		"":     {"Date": {"Wed, 25 Nov 2026 11:59:50 GMT"}, "Last-Modified": {"Thu, 05 Nov 2026 11:59:50 GMT"}},

@@ -75,7 +75,7 @@ func readURL(cmd *cobra.Command, arg string, known []cacheurl.Cache) (u cacheurl
 // otherFiles are the extensions of files that AMP Caches do not serve, as far as AMP's document says.
 var otherFiles = []string{"css", "csv", "js", "json", "m3u8", "mjs", "mov", "mp3", "mp4", "mpd", "ogg", "pdf", "txt", "wav", "webm", "xml", "zip"}
 
-// typeOf returns the content type of a publisher's URL: that of a flag or, if that is "", the one that the extension suggests. It warns if
+// typeOf returns the content type of a publisher's URL: the flag or, if it is "", the one that the extension suggests. It warns if
 // they differ, or if the extension is that of a file that caches do not serve.
 func typeOf(cmd *cobra.Command, flag cacheurl.ContentType, u cacheurl.URL) cacheurl.ContentType {
 	t, guessed := flag, cacheurl.GuessType(u.Publisher)

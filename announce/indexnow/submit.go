@@ -162,8 +162,8 @@ type Rejected struct {
 
 // Submit submits the URLs of pages that are new, have changed or are gone. It groups them by host into
 // requests of up to 10,000 URLs. The very first request is sent alone. Then come the first requests of the other
-// hosts, at most Config.AtOnce at one time, and at last all other requests, one after the other. The report has the batches in the order of their first URLs; the parts of a rejected request come after
-// them. A URL that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
+// hosts, at most Config.AtOnce at one time, and at last all other requests, one after the other. The
+// report has the batches in the order of their first URLs; the parts of a rejected request come after them. A URL that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
 // A-labels and without fragments.
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say

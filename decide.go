@@ -1,6 +1,7 @@
 package ampcors
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
@@ -8,71 +9,63 @@ import (
 	"github.com/ampcors/ampcors/internal/prefixes"
 )
 
-// An asked is what an allowed caller's preflight asks for. It is zero for any other request.
-type asked struct {
-	denial       Reason // why the preflight is denied, or 0
-	deniedHeader string // the first name that is not allowed; "" if there are too many bytes
-	headers      string // that are granted, as the preflight lists them
+// A verdict holds the result of each stage for one request. It is on the stack, and must not be copied while a
+// result of claim.domain or claim.key is in use: such a string points into it.
+type verdict struct {
+	caller   caller
+	sender   sender
+	claim    claim
+	identity identity
+	asked    asked
+	reason   Reason
 }
 
-func (a *asked) check(p *policy, c *caller, isOwnOrigin bool) {
-	if !slices.Contains(p.methods, c.method) { // in a list, because a map would hash a method of any length
-		a.denial = ReasonMethodNotAllowed
-		return
-	}
-	a.checkHeaders(p, c.requestHeaders(), isOwnOrigin)
-}
-
-// checkHeaders checks the lines of Access-Control-Request-Headers. Proxies rewrite that list, so that it may
-// have several lines, spaces, empty elements and any case. It may have at most twice the bytes of a list of all
-// allowed names, plus the bytes of AMP-Same-Origin: see compile.
+// judge takes a request through the stages:
 //
-// AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such as from the apex to
-// www, the preflight asks for the header. A cache's page must never get it: it could then claim to be a page of
-// the API's own origin.
-func (a *asked) checkHeaders(p *policy, lines []string, isOwnOrigin bool) {
-	left := p.maxRequestHeaderBytes
-	for _, line := range lines {
-		if left -= len(line) + 1; left < 0 {
-			a.denial = ReasonHeaderNotAllowed
-			return
-		}
-		if _, ok := p.requestHeaders[line]; ok {
-			continue // one name as browsers write it, which is what most ask for
-		}
-		for name := range strings.SplitSeq(line, ",") {
-			name = strings.Trim(name, " \t")
-			if name == "" {
-				continue
-			}
-			lower := strings.ToLower(name)
-			_, ok := p.requestHeaders[lower]
-			if !domains.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
-				a.denial, a.deniedHeader = ReasonHeaderNotAllowed, name
-				return
-			}
-		}
+//	caller    caller.go      what the request says
+//	sender    email.go       which email it comes from, if any
+//	claim     reverse.go     whose page its Origin names
+//	identity  identity.go    whether that publisher is allowed, after the claim is checked if that is necessary
+//	asked     below          whether an allowed caller's preflight asks for what it may
+//	reason    below          whether the request is allowed, and why
+//
+// respond, in response.go, then writes the headers. Each stage fills its field of v, and may finish the claim:
+// identity and decide check it only when they need it. To copy these values would cost more than a lookup. If r
+// is nil, the caller is already set.
+func (p *policy) judge(v *verdict, r *http.Request) {
+	if r != nil {
+		v.caller.read(r)
 	}
-	// Kept, so that Config.Observe cannot change what was checked.
-	a.headers = strings.Join(lines, ",")
+	if p.email != nil {
+		v.sender = p.email.identify(&v.caller)
+	}
+	if v.sender.reason == 0 && v.caller.origins == 1 {
+		v.claim.read(v.caller.origin, &p.hosts)
+		v.identity.find(p, &v.caller, &v.claim)
+	}
+	if v.caller.isPreflight && (v.identity.match.isAllowed() || v.sender.reason == ReasonEmailV1) {
+		v.asked.check(p, &v.caller, v.isOwn())
+	}
+	v.reason = p.decide(v)
 }
 
 // decide implements the README's table "What each request gets".
-func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity, a *asked) Reason {
+func (p *policy) decide(v *verdict) Reason {
+	c, id := &v.caller, &v.identity
 	switch {
-	case a.denial != 0:
-		return a.denial
-	case s.reason != 0: // AMP for Email, for which Origin does not matter
-		return s.reason
+	case v.asked.denial != 0:
+		return v.asked.denial
+	case v.sender.reason != 0: // AMP for Email, for which Origin does not matter
+		return v.sender.reason
 	case c.origins == 0:
 		return p.decideWithoutOrigin(c)
 	case c.origins > 1:
 		return ReasonMalformed // browsers send exactly one, so several are ambiguous
 	case id.match == extraOrigin:
 		return ReasonExtraOrigin
-	case isOwn(cl, id):
+	case v.isOwn():
 		return ReasonOwnOrigin
-	case id.match.isPublisher() && cl.kind == kindHash:
+	case id.match.isPublisher() && v.claim.kind == kindHash:
 		return ReasonCacheOriginHash
 	case id.match.isPublisher():
 		return ReasonCacheOrigin
@@ -82,14 +75,14 @@ func (p *policy) decide(c *caller, s *sender, cl *claim, id *identity, a *asked)
 		return ReasonSameOrigin
 	case id.match == unanswered:
 		return ReasonSourceUnavailable
-	case s.isMailClient:
+	case v.sender.isMailClient:
 		return ReasonNoEmailSender
 	}
-	return p.denial(cl)
+	return p.denial(&v.claim)
 }
 
-// isOwn reports whether an Origin is an allowed publisher's own.
-func isOwn(cl *claim, id *identity) bool { return id.match.isPublisher() && cl.cache == nil }
+// isOwn reports whether the Origin is an allowed publisher's own.
+func (v *verdict) isOwn() bool { return v.identity.match.isPublisher() && v.claim.cache == nil }
 
 // decideWithoutOrigin decides on a request that has no Origin. Browsers send Origin with every cross-origin
 // request that is unsafe or whose response a script can read.
@@ -142,4 +135,84 @@ func (cl *claim) prefixDenial() Reason {
 		return ReasonHashNotKnown
 	}
 	return ReasonPublisherNotAllowed
+}
+
+// An asked is what an allowed caller's preflight asks for. It is zero for any other request.
+type asked struct {
+	denial       Reason // why the preflight is denied, or 0
+	deniedHeader string // the first name that is not allowed; "" if there are too many bytes
+	headers      string // that are granted, as the preflight lists them
+}
+
+func (a *asked) check(p *policy, c *caller, isOwnOrigin bool) {
+	if !slices.Contains(p.methods, c.method) { // in a list, because a map would hash a method of any length
+		a.denial = ReasonMethodNotAllowed
+		return
+	}
+	a.checkHeaders(p, c.requestHeaders(), isOwnOrigin)
+}
+
+// checkHeaders checks the lines of Access-Control-Request-Headers. Proxies rewrite that list, so that it may
+// have several lines, spaces, empty elements and any case. It may have at most twice the bytes of a list of all
+// allowed names, plus the bytes of AMP-Same-Origin: see compile.
+//
+// AMP pages send AMP-Same-Origin to their own origin. If that redirects the request, such as from the apex to
+// www, the preflight asks for the header. A cache's page must never get it: it could then claim to be a page of
+// the API's own origin.
+func (a *asked) checkHeaders(p *policy, lines []string, isOwnOrigin bool) {
+	left := p.maxRequestHeaderBytes
+	for _, line := range lines {
+		if left -= len(line) + 1; left < 0 {
+			a.denial = ReasonHeaderNotAllowed
+			return
+		}
+		if _, ok := p.requestHeaders[line]; ok {
+			continue // one name as browsers write it, which is what most ask for
+		}
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name == "" {
+				continue
+			}
+			lower := strings.ToLower(name)
+			_, ok := p.requestHeaders[lower]
+			if !domains.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
+				a.denial, a.deniedHeader = ReasonHeaderNotAllowed, name
+				return
+			}
+		}
+	}
+	// Kept, so that Config.Observe cannot change what was checked.
+	a.headers = strings.Join(lines, ",")
+}
+
+// isGrantedPreflight reports whether the request is an allowed preflight. Mail clients that send
+// AMP-Email-Sender send no preflights, so an OPTIONS request from them is like any other request.
+func (v *verdict) isGrantedPreflight() bool {
+	return v.caller.isPreflight && v.reason.Allowed() && v.reason != ReasonEmail
+}
+
+// decision returns the verdict as a Decision. It copies a domain that it takes from the claim.
+func (v *verdict) decision() Decision {
+	d := Decision{Allowed: v.reason.Allowed(), Reason: v.reason, Origin: v.caller.origin}
+	switch {
+	case v.sender.reason != 0:
+		d.EmailSender = v.sender.address
+		return d
+	case v.reason == ReasonSameOrigin, v.identity.match == extraOrigin:
+		return d // nothing that was read from the Origin is verified
+	case v.claim.cache != nil:
+		d.CacheID = v.claim.cache.id
+	}
+	d.isSameOrigin = v.reason == ReasonOwnOrigin && v.caller.isSameOrigin()
+	d.Stale, d.SourceErr = v.identity.match == stale, v.identity.err
+	switch {
+	case v.identity.match.isPublisher() && v.identity.name == "":
+		d.Publisher = strings.Clone(v.claim.domain())
+	case v.identity.match.isPublisher():
+		d.Publisher = v.identity.name
+	case v.claim.cache != nil && v.claim.namesDomain():
+		d.ClaimedPublisher = strings.Clone(v.claim.domain())
+	}
+	return d
 }

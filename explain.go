@@ -40,8 +40,6 @@ func (m *Middleware) ExplainRequest(r *http.Request) Explanation {
 
 func (m *Middleware) explain(v verdict, r *http.Request) Explanation {
 	p := m.current()
-	text := ""
-	v.claim.text = &text
 	p.judge(&v, r)
 	hasClaim := v.sender.reason == 0 && v.caller.origins == 1
 	if hasClaim {
@@ -208,7 +206,7 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 
 	text, detail := cl.name, "As it is: neither punycode nor wrapped in 0- and -0."
 	if cl.kind == kindEncoded {
-		text = *cl.text
+		_, text, _ = prefixes.Reverse(nil, cl.name)
 	}
 	switch {
 	case !domains.IsASCII(text):

@@ -35,9 +35,9 @@ func (p *policy) respond(v *verdict, w http.ResponseWriter, r *http.Request) (pr
 		p.grantPreflight(h, v, vary)
 		w.WriteHeader(http.StatusNoContent)
 		return false
-	case v.reason <= ReasonExtraOrigin:
+	case v.reason.effect() == granted:
 		p.grant(h, v.caller.origin, vary)
-	case v.reason == ReasonEmail, v.reason == ReasonEmailV1:
+	case v.reason.effect() == grantedEmail:
 		grantEmail(h, v, vary)
 	default:
 		addVary(h, []string{vary})

@@ -19,7 +19,6 @@ type claim struct {
 	cache   *cacheHost       // nil unless the host is below the domain of a trusted AMP Cache
 	name    string           // the domain prefix below a cache, otherwise the host
 	long    string           // a domain that is too long for buf
-	text    *string          // if not nil, where check stores the prefix decoded and unwrapped; for Explain
 
 	// What a prefix spells: a domain, or the SHA-256 of one. It is stored here and not in a string, so that
 	// nothing is allocated.
@@ -139,12 +138,9 @@ func (cl *claim) check() {
 	case kindHTTPHost, kindHost, kindPlain:
 		cl.aLabel, cl.problem = domains.Check(cl.domain())
 	case kindEncoded:
-		domain, text, problem := prefixes.Reverse(cl.buf[:0], cl.name)
+		domain, _, problem := prefixes.Reverse(cl.buf[:0], cl.name)
 		if cl.problem, cl.length = problem, uint8(len(domain)); len(domain) > len(cl.buf) {
 			cl.long = string(domain)
-		}
-		if cl.text != nil {
-			*cl.text = text
 		}
 	case kindHash:
 		*cl.sum(), cl.problem = prefixes.DecodeHash(cl.name)

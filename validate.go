@@ -140,13 +140,11 @@ func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + 
 // parse parses the value.
 func (p *publisher) parse(h *hosts, allowsPublicSuffix bool) *badvalue.Error {
 	base, isPattern := strings.CutPrefix(p.value, "*.")
-	domain, err := domains.Parse(base)
-	if isPattern && err != nil && !strings.Contains(base, ".") {
-		// Only a pattern may have a single label: "*.example".
-		if below, err2 := domains.Parse("a." + base); err2 == nil {
-			domain, err = strings.TrimPrefix(below, "a."), nil
-		}
+	parse := domains.Parse
+	if isPattern {
+		parse = domains.ParseBase
 	}
+	domain, err := parse(base)
 	if err != nil {
 		if err.Instead != "" && !isPattern { // a pasted origin of a cache needs one correction, not two
 			if p := h.publisherProblem(err.Instead, false, false); p != nil {

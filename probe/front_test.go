@@ -3,6 +3,7 @@ package probe
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/vectors"
 )
 
 // A sharedCache is a cache in front of a backend, which keeps what has no error, by a key.
@@ -228,26 +230,20 @@ func TestWhatStandsInFront(t *testing.T) {
 	}
 }
 
-// The reasons that are taken for a denial by ampcors are reasons that it has, and all with which it denies a page's Origin.
-func TestOwnDenialsAreReasonsOfAMPCORS(t *testing.T) {
-	known := make(map[string]bool)
-	for r := ampcors.Reason(1); r.String() != ampcors.Reason(0).String(); r++ {
-		known[r.String()] = !r.Allowed()
+// The reasons that are taken for the denial of an Origin are those of the vectors.
+func TestOriginDenialsAreThoseOfTheVectors(t *testing.T) {
+	file, err := vectors.Read("../conformance/origins.json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(ownDenial.String(), "(")
-	list, _, _ := strings.Cut(rest, ")")
-	names := strings.Split(list, "|")
-	for _, name := range names {
-		if !known[name] {
-			t.Errorf("ampcors denies nothing as %q", name)
+	want := make(map[string]bool)
+	for _, v := range file.Origins {
+		if !file.Reasons[v.Reason].Allowed {
+			want[v.Reason] = true
 		}
 	}
-	for name, isDenial := range known {
-		isAboutOrigin := !slices.Contains([]string{"no_email_sender", "email_sender_not_allowed", "method_not_allowed", "header_not_allowed",
-			"no_origin_unsafe", "source_unavailable"}, name)
-		if isDenial && isAboutOrigin != slices.Contains(names, name) {
-			t.Errorf("%s is about an Origin: %t, and is taken for a denial: %t", name, isAboutOrigin, !isAboutOrigin)
-		}
+	if got := slices.Sorted(slices.Values(originDenials)); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+		t.Errorf("%q; want %q", got, slices.Sorted(maps.Keys(want)))
 	}
 }
 

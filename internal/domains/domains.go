@@ -184,6 +184,18 @@ func Parse(value string) (string, *Problem) {
 	return fold(value)
 }
 
+// ParseBase is [Parse] for what stands below a dot, which may be a single label, such as "example" in the pattern
+// "*.example".
+func ParseBase(value string) (string, *Problem) {
+	domain, p := Parse(value)
+	if p != nil && !strings.Contains(value, ".") {
+		if below, belowProblem := Parse("a." + value); belowProblem == nil {
+			return strings.TrimPrefix(below, "a."), nil
+		}
+	}
+	return domain, p
+}
+
 // fold is Parse without the check for misspelling.
 func fold(value string) (string, *Problem) {
 	// Since Unicode 15.1, UTS 46 maps the capital ẞ to ß; before, to ss, which is another name.

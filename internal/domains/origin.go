@@ -53,11 +53,11 @@ func CheckOrigin(value string) *Problem {
 	case err == nil && addr.Is6():
 		host = "[" + addr.String() + "]"
 	case !IsASCII(host):
-		domain, err := Parse("a." + host) // so that it may be a single label
+		parsed, err := ParseBase(host)
 		if err != nil {
 			return &Problem{Reason: "has a host that " + err.Reason, Want: example}
 		}
-		host = domain[len("a."):]
+		host = parsed
 	case err != nil && IsNumber(host[strings.LastIndexByte(host, '.')+1:]):
 		return &Problem{Reason: "has an address that browsers write in another way", Want: example}
 	case err != nil && !isHost(host):

@@ -3,13 +3,13 @@ package caddy
 import (
 	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/redis/rueidis"
 
 	"github.com/ampcors/ampcors/source"
+	"github.com/ampcors/ampcors/source/driver"
 	"github.com/ampcors/ampcors/source/redissource"
 )
 
@@ -53,10 +53,9 @@ func (r *Redis) Validate() error {
 // Open implements Source. It does not wait for Redis.
 func (r *Redis) Open(log *slog.Logger) (opened source.Database, end func(), err error) {
 	option, err := rueidis.ParseURL(r.URL)
-	_, rest, _ := strings.Cut(r.URL, "://")
-	if at := strings.LastIndex(rest, "@"); err != nil || strings.Contains(rest, "#") || at >= 0 && strings.ContainsAny(rest[:at], "@/?") {
+	if err != nil || driver.IsUnescaped(r.URL) {
 		// The error of the parser has the URL, and so the password.
-		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0, with special characters in the password escaped")
+		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0, with " + driver.WantEscaped)
 	}
 	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix, Topology: redissource.Topology(r.Topology), Logger: log})
 	if err != nil {

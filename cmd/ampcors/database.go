@@ -88,9 +88,8 @@ type lookups struct {
 // checkEscapes returns an error if the password in the URL has a character that must be escaped. Drivers
 // take what follows for the host, and have it in their errors.
 func (d *database) checkEscapes() error {
-	_, rest, isURL := strings.Cut(d.address(), "://")
-	if at := strings.LastIndex(rest, "@"); isURL && at >= 0 && strings.ContainsAny(rest[:at], "@/?#") {
-		return errors.New("the database's URL has more than a user and a password before its last @; want special characters escaped, such as %40 for @ and %2F for /")
+	if driver.IsUnescaped(d.address()) {
+		return errors.New("the database's URL has more than a user and a password before its last @; want " + driver.WantEscaped)
 	}
 	return nil
 }
@@ -294,7 +293,7 @@ func (d *database) postgres(log *slog.Logger) (*pgsource.Table, error) {
 func (d *database) mysql() (*sql.DB, error) {
 	u, err := url.Parse(d.address())
 	if err != nil { // the error has the URL, and so the password
-		return nil, errors.New("the database's URL cannot be parsed; want one such as mysql://user:password@host/name, with special characters in the password escaped")
+		return nil, errors.New("the database's URL cannot be parsed; want one such as mysql://user:password@host/name, with " + driver.WantEscaped)
 	}
 	config := mysql.NewConfig()
 	config.Net, config.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
@@ -311,7 +310,7 @@ func (d *database) mysql() (*sql.DB, error) {
 			config.Net, config.Addr = "unix", values[0]
 		default:
 			// It may be a part of a password that is not escaped.
-			return nil, errors.New("the database's URL has an unknown parameter; want tls or socket, and special characters in the password escaped")
+			return nil, errors.New("the database's URL has an unknown parameter; want tls or socket, and " + driver.WantEscaped)
 		}
 	}
 	connector, err := mysql.NewConnector(config)

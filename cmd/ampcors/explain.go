@@ -2,12 +2,12 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -69,7 +69,7 @@ func newExplain() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		hasUnfilled := sync.OnceValue(func() bool { return d.address() != "" && d.withoutPrefix(cmd.Context()) > 0 })
+		hints := hintsOf(cmd.Context(), cfg, &d)
 		code := exitClean
 		err = answer(cmd, origins, *output, func(origin string) (any, error) {
 			e := mw.Explain(origin)
@@ -81,28 +81,10 @@ func newExplain() *cobra.Command {
 			}
 			explained := newExplanation(e)
 			hint := ""
-			if origin != "null" { // the steps say what that is
-				hint = notAnOrigin(origin)
-			}
-			if host, _, _ := strings.Cut(origin, ":"); hint == "" && !strings.Contains(origin, "://") && strings.Contains(host, ".") {
-				hint = fmt.Sprintf("An origin begins with its scheme; want %q.", "https://"+origin)
-			}
-			if hint == "" && e.Decision.Reason == ampcors.ReasonUnknownHost {
-				hint = besideCache(origin)
-			}
-			if hint == "" && e.Decision.Reason == ampcors.ReasonHashNotKnown {
-				if hint = hashHint(cfg, origin); d.address() != "" {
-					hint += " If its row is in the table, ampcors check, with the same flags, says whether the row's hash prefix is wrong."
+			for _, hintFor := range hints {
+				if hint = hintFor(origin, e.Decision); hint != "" {
+					break
 				}
-				if hasUnfilled() {
-					hint += " Some rows of the table have no hash prefix: ampcors source fill, with the same flags, adds them."
-				}
-			}
-			if hint == "" && d.address() != "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {
-				hint = d.rowHint(cmd.Context(), cmp.Or(e.Decision.ClaimedPublisher, strings.TrimPrefix(origin, "https://")))
-			}
-			if hint == "" && slices.Contains([]ampcors.Reason{ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost}, e.Decision.Reason) {
-				hint = closeHint(cmp.Or(e.Decision.ClaimedPublisher, strings.TrimPrefix(origin, "https://")), cfg.Publishers)
 			}
 			if hint != "" {
 				explained.Steps = append(explained.Steps, step{Name: "hint", Value: hint})
@@ -123,11 +105,72 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
+// hintsOf returns what may say more than the steps about a denied origin, the most certain first. Each returns "" if it
+// has nothing to say.
+func hintsOf(ctx context.Context, cfg ampcors.Config, d *database) []func(origin string, decision ampcors.Decision) string {
+	hasUnfilled := sync.OnceValue(func() bool { return d.address() != "" && d.withoutPrefix(ctx) > 0 })
+	unlisted := func(origin string, decision ampcors.Decision) (publisher string) {
+		switch decision.Reason {
+		case ampcors.ReasonPublisherNotAllowed, ampcors.ReasonUnknownHost:
+			return cmp.Or(decision.ClaimedPublisher, strings.TrimPrefix(origin, "https://"))
+		}
+		return ""
+	}
+	return []func(string, ampcors.Decision) string{
+		func(origin string, _ ampcors.Decision) string {
+			if origin == "null" { // the steps say what that is
+				return ""
+			}
+			return notAnOrigin(origin)
+		},
+		func(origin string, _ ampcors.Decision) string {
+			if host, _, _ := strings.Cut(origin, ":"); !strings.Contains(origin, "://") && strings.Contains(host, ".") {
+				return fmt.Sprintf("An origin begins with its scheme; want %q.", "https://"+origin)
+			}
+			return ""
+		},
+		func(origin string, decision ampcors.Decision) string {
+			if decision.Reason != ampcors.ReasonUnknownHost {
+				return ""
+			}
+			return besideCache(origin)
+		},
+		func(origin string, decision ampcors.Decision) string {
+			if decision.Reason != ampcors.ReasonHashNotKnown {
+				return ""
+			}
+			hint := hashHint(cfg, origin)
+			if d.address() != "" {
+				hint += " If its row is in the table, ampcors check, with the same flags, says whether the row's hash prefix is wrong."
+			}
+			if hasUnfilled() {
+				hint += " Some rows of the table have no hash prefix: ampcors source fill, with the same flags, adds them."
+			}
+			return hint
+		},
+		func(origin string, decision ampcors.Decision) string {
+			publisher := unlisted(origin, decision)
+			if publisher == "" || d.address() == "" {
+				return ""
+			}
+			return d.rowHint(ctx, publisher)
+		},
+		func(origin string, decision ampcors.Decision) string {
+			return closeHint(unlisted(origin, decision), cfg.Publishers)
+		},
+	}
+}
+
 // closeHint names the entries of a list that differ from a value in one or two bytes, or is "".
 func closeHint(value string, list []string) string {
-	var found []string
+	var candidates, found []string
 	for _, entry := range list {
-		if len(found) < 3 && max(len(value)-len(entry), len(entry)-len(value)) <= 2 && distance(value, entry) <= 2 {
+		if max(len(value)-len(entry), len(entry)-len(value)) <= 2 {
+			candidates = append(candidates, entry)
+		}
+	}
+	for _, entry := range nearest(value, candidates) {
+		if len(found) < 3 {
 			found = append(found, strconv.Quote(entry))
 		}
 	}

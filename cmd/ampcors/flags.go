@@ -27,36 +27,16 @@ func suggest(before string, names []string) string {
 	return "; did you mean " + before + strings.Join(names, " or "+before) + "?"
 }
 
-// nearest returns the names that a word may have meant: those with at most two other, missing or added bytes, and those
-// that begin with the word.
-func nearest(word string, names []string) (found []string) {
+// nearest returns the names that a word may have meant, as cobra suggests commands.
+func nearest(word string, names []string) []string {
+	known := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
-		if word != "" && strings.HasPrefix(name, word) || distance(word, name) <= 2 {
-			found = append(found, name)
-		}
+		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	return found
-}
-
-// distance returns the Levenshtein distance of two words in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // the distances of the bytes of a so far from each beginning of b
-	for j := range row {
-		row[j] = j
+	if word == "" {
+		return nil
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return known.SuggestionsFor(word)
 }
 
 // flagError returns the error for a wrong flag, in place of the library's.

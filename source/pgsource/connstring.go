@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/source/driver"
 )
 
 // CheckConnString returns the error of [New] for a connection string, for programs that also give it to
@@ -21,7 +22,7 @@ func CheckConnString(connString string) error {
 	return err
 }
 
-const wantConnString = `one such as "postgres://user:password@host/database", with special characters in the password escaped`
+const wantConnString = `one such as "postgres://user:password@host/database", with ` + driver.WantEscaped
 
 // badConnString does not have the string, which may be the password.
 func badConnString(reason, more string) error {
@@ -36,13 +37,11 @@ func parseConnString(connString string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, badConnString("cannot be parsed", "")
 	}
-	scheme, rest, _ := strings.Cut(connString, "://")
+	scheme, _, _ := strings.Cut(connString, "://")
 	isURL := scheme == "postgres" || scheme == "postgresql"
-	at := strings.LastIndex(rest, "@")
 	switch {
-	case isURL && at >= 0 && strings.ContainsAny(rest[:at], "@/?#"):
-		return nil, badConnString("has more than a user, a password and an @ before its host",
-			", such as %40 for @ and %2F for /; escape special characters after the host, too")
+	case isURL && driver.IsUnescaped(connString):
+		return nil, badConnString("has more than a user, a password and an @ before its host", "; escape special characters after the host, too")
 	case hasOtherSetting(connString, conn):
 		return nil, badConnString("has a keyword that is not one of libpq", `, or keywords and values, `+
 			`with quotes around a password that has spaces (password='…'), and other settings of the server as options='-c name=value'`)

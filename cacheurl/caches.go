@@ -96,11 +96,7 @@ func ParseCaches(r io.Reader) ([]Cache, error) {
 	var errs []error
 	for _, p := range strictjson.Decode(data, &list, strictjson.Options{IgnoreUnknown: true}).Problems {
 		line := 1 + bytes.Count(data[:p.Offset], []byte("\n"))
-		err := fmt.Errorf("ampcors: the list of AMP Caches, line %d: %s %s", line, p.Path, p.Reason)
-		if p.Want != "" {
-			err = fmt.Errorf("%w; want %s", err, p.Want)
-		}
-		errs = append(errs, err)
+		errs = append(errs, fmt.Errorf("ampcors: the list of AMP Caches, line %d: %s", line, p))
 	}
 	switch {
 	case len(errs) > 0:

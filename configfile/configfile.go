@@ -47,6 +47,7 @@ import (
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/cacheurl"
+	"github.com/ampcors/ampcors/internal/strictjson"
 	"github.com/ampcors/ampcors/source"
 )
 
@@ -67,8 +68,6 @@ type Error struct {
 	Reason string // what is wrong
 	Want   string // what would be right
 	Err    error  // the cause, such as a *badvalue.Error; it may be nil
-
-	where int // the offset in the JSON, or for the text file the index in Publishers
 }
 
 func (e *Error) Error() string {
@@ -77,18 +76,7 @@ func (e *Error) Error() string {
 	if e.Line > 0 {
 		fmt.Fprintf(&b, ":%d:%d", e.Line, e.Column)
 	}
-	b.WriteString(": ")
-	if e.Path != "" {
-		b.WriteString(e.Path + " ")
-	}
-	b.WriteString(e.Reason)
-	switch e.Want {
-	case "":
-	case badvalue.RemoveIt:
-		b.WriteString("; " + e.Want)
-	default:
-		b.WriteString("; want " + e.Want)
-	}
+	b.WriteString(": " + strictjson.Problem{Path: e.Path, Reason: e.Reason, Want: e.Want}.String())
 	return b.String()
 }
 
@@ -319,11 +307,11 @@ func (c *contents) readOwnCaches(d *decoder, name string) {
 	text, err := file.read()
 	c.files = append(c.files, file)
 	if err != nil {
-		d.problems = append(d.problems, &Error{File: name, Reason: "cannot be read: " + reason(err), Err: err})
+		d.problems = append(d.problems, &problem{file: name, Problem: strictjson.Problem{Reason: "cannot be read: " + reason(err), Err: err}})
 		return
 	}
 	if d.result.Caches, err = cacheurl.ParseCaches(strings.NewReader(text)); err != nil {
-		d.problems = append(d.problems, &Error{File: name, Reason: "cannot be used: " + onOneLine(err)})
+		d.problems = append(d.problems, &problem{file: name, Problem: strictjson.Problem{Reason: "cannot be used: " + onOneLine(err)}})
 	}
 }
 
@@ -363,36 +351,37 @@ func reason(err error) string {
 
 // join joins the first errors, those of the JSON file before those of the text file.
 func (d *decoder) join(lines publisherLines) error {
-	slices.SortStableFunc(d.problems, func(a, b *Error) int {
-		if isA, isB := a.File == d.file, b.File == d.file; isA != isB {
+	slices.SortStableFunc(d.problems, func(a, b *problem) int {
+		if isA, isB := a.file == d.file, b.file == d.file; isA != isB {
 			if isA {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Compare(a.where, b.where)
+		return cmp.Compare(a.Offset, b.Offset)
 	})
 	errs := make([]error, 0, maxProblems+1)
 	data := string(d.data)
-	for i, f := range d.problems {
+	for i, p := range d.problems {
+		e := &Error{p.file, p.line, p.column, p.Path, p.Reason, p.Want, p.Err}
 		switch {
 		case i == maxProblems:
-			errs = append(errs, &Error{File: f.File, Reason: fmt.Sprintf("%d more errors", len(d.problems)-i)})
+			errs = append(errs, &Error{File: p.file, Reason: fmt.Sprintf("%d more errors", len(d.problems)-i)})
 			return errors.Join(errs...)
-		case f.Line > 0:
-		case f.File == d.file:
-			f.Line, f.Column = position(data, f.where)
+		case p.line > 0:
+		case p.file == d.file:
+			e.Line, e.Column = position(data, p.Offset)
 		default:
-			problem, isPublisher := f.Err.(*badvalue.Error)
+			publisher, isPublisher := p.Err.(*badvalue.Error)
 			if !isPublisher {
 				break // a file as a whole
 			}
 			var ok bool
-			if f.Line, f.Column, ok = lines.at(f.where, problem.Value); !ok {
-				f.File, f.Path = d.file, fmt.Sprintf("publishers[%d]", f.where) // set by the program
+			if e.Line, e.Column, ok = lines.at(p.Offset, publisher.Value); !ok {
+				e.File, e.Path = d.file, fmt.Sprintf("publishers[%d]", p.Offset) // set by the program
 			}
 		}
-		errs = append(errs, f)
+		errs = append(errs, e)
 	}
 	return errors.Join(errs...)
 }
@@ -413,16 +402,14 @@ func (d *decoder) addPublishers(file, text string) publisherLines {
 	}
 	isTruncated := text != "" && !strings.HasSuffix(text, "\n")
 	if isTruncated {
-		line, column := position(text, len(text))
-		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column,
-			Reason: "the last line has no line break: the file may be truncated", Want: "a line break at the end", where: math.MaxInt})
+		truncated := problemAt(file, text, len(text), "the last line has no line break: the file may be truncated", "a line break at the end")
+		truncated.Offset = math.MaxInt
+		d.problems = append(d.problems, truncated)
 		text = text[:strings.LastIndexByte(text, '\n')+1] // the other lines are checked
 		lines.text = text
 	}
 	if i := strings.IndexByte(strings.ReplaceAll(text, "\r\n", "\n\n"), '\r'); i >= 0 {
-		line, column := position(text, i)
-		d.problems = append(d.problems, &Error{File: file, Line: line, Column: column, Reason: "has a carriage return inside a line",
-			Want: "lines that end in a line feed"})
+		d.problems = append(d.problems, problemAt(file, text, i, "has a carriage return inside a line", "lines that end in a line feed"))
 		return lines
 	}
 	d.result.Publishers = slices.Grow(d.result.Publishers, strings.Count(text, "\n")) // there may be millions
@@ -432,8 +419,7 @@ func (d *decoder) addPublishers(file, text string) publisherLines {
 		}
 	}
 	if lines.end = len(d.result.Publishers); lines.end == lines.first && !isTruncated {
-		d.problems = append(d.problems, &Error{File: file, Line: 1, Column: 1, Reason: "names no publisher",
-			Want: "at least one, or no publishersFile"})
+		d.problems = append(d.problems, problemAt(file, text, 0, "names no publisher", "at least one, or no publishersFile"))
 	}
 	return lines
 }
@@ -465,15 +451,14 @@ func (l *publisherLines) at(index int, publisher string) (line, column int, ok b
 }
 
 // encodingProblem reports why data is not UTF-8 text; nil if it is.
-func encodingProblem(file, data string) *Error {
+func encodingProblem(file, data string) *problem {
 	if strings.HasPrefix(data, "\ufeff") {
-		return &Error{File: file, Line: 1, Column: 1, Reason: "begins with a byte order mark", Want: "UTF-8 without one"}
+		return problemAt(file, data, 0, "begins with a byte order mark", "UTF-8 without one")
 	}
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRuneInString(data[i:])
 		if r == utf8.RuneError && size == 1 {
-			line, column := position(data, i)
-			return &Error{File: file, Line: line, Column: column, Reason: "is not UTF-8", Want: "UTF-8"}
+			return problemAt(file, data, i, "is not UTF-8", "UTF-8")
 		}
 		i += size
 	}

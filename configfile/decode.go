@@ -27,13 +27,26 @@ type decoder struct {
 	data     []byte
 	document *strictjson.Document
 	result   file
-	problems []*Error
+	problems []*problem
+}
+
+// A problem is in the JSON file or in one that it names. Of a publisher in a text file, Offset is its index in Publishers.
+type problem struct {
+	strictjson.Problem
+	file         string
+	line, column int // if they do not follow from Offset
+}
+
+// problemAt returns a problem at an offset of a file's text.
+func problemAt(file, text string, offset int, reason, want string) *problem {
+	line, column := position(text, offset)
+	return &problem{strictjson.Problem{Reason: reason, Want: want}, file, line, column}
 }
 
 func newDecoder(file string, data []byte) *decoder { return &decoder{file: file, data: data} }
 
 func (d *decoder) report(offset int, path, reason, want string, err error) {
-	d.problems = append(d.problems, &Error{File: d.file, Path: path, Reason: reason, Want: want, Err: err, where: offset})
+	d.problems = append(d.problems, &problem{Problem: strictjson.Problem{Offset: offset, Path: path, Reason: reason, Want: want, Err: err}, file: d.file})
 }
 
 // decodeFile decodes the file. It returns false if the file is not JSON in UTF-8.
@@ -44,7 +57,7 @@ func (d *decoder) decodeFile() bool {
 	}
 	d.document = strictjson.Decode(d.data, &d.result, strictjson.Options{String: cacheByID})
 	for _, p := range d.document.Problems {
-		d.report(p.Offset, p.Path, p.Reason, p.Want, p.Err)
+		d.problems = append(d.problems, &problem{Problem: p, file: d.file})
 	}
 	return len(d.problems) == 0 || d.document.Has("")
 }
@@ -73,8 +86,8 @@ func cacheByID(id string, v any) *strictjson.Problem {
 func (d *decoder) locate(err error, lines publisherLines) {
 	reported := make(map[int]bool) // by offset
 	for _, problem := range d.problems {
-		if problem.File == d.file {
-			reported[problem.where] = true
+		if problem.file == d.file {
+			reported[problem.Offset] = true
 		}
 	}
 	hasProblems := len(d.problems) > 0
@@ -87,7 +100,7 @@ func (d *decoder) locate(err error, lines publisherLines) {
 		offset := d.document.Offset(e.Path)
 		switch {
 		case isElement && list == "publishers" && lines.first <= index && index < lines.end:
-			d.problems = append(d.problems, &Error{File: lines.file, Reason: reason, Want: e.Want, Err: e, where: index})
+			d.problems = append(d.problems, &problem{Problem: strictjson.Problem{Offset: index, Reason: reason, Want: e.Want, Err: e}, file: lines.file})
 		case hasProblems && e.Path == "publishers", reported[offset]:
 			// Already reported: the value is missing because it could not be decoded.
 		default:

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 // A Problem is one value that is not as the Go type wants it.
@@ -22,6 +24,18 @@ type Problem struct {
 	Reason string // completing "the value ..."
 	Want   string // what would be right; "" if Reason says it
 	Err    error  // the cause, if there is one
+}
+
+// String returns the problem in a sentence, without its place.
+func (p Problem) String() string {
+	text := strings.TrimPrefix(p.Path+" "+p.Reason, " ")
+	switch p.Want {
+	case "":
+		return text
+	case badvalue.RemoveIt:
+		return text + "; " + p.Want
+	}
+	return text + "; want " + p.Want
 }
 
 // Options change what is decoded.

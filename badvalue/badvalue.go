@@ -6,6 +6,7 @@ package badvalue
 import (
 	"fmt"
 	"iter"
+	"regexp"
 	"strconv"
 )
 
@@ -62,6 +63,11 @@ func Quote(value string) string {
 	}
 	return strconv.Quote(value)
 }
+
+var userInfo = regexp.MustCompile(`^([A-Za-z]+:[/\\]{0,2}|[^/?#]*//)[^/?#]*@`)
+
+// Masked returns a URL, or what should be one, without its user information, which may hold a password.
+func Masked(url string) string { return userInfo.ReplaceAllString(url, "$1…@") }
 
 // All returns an iterator over the [*Error]s that err is, wraps or joins, in their order.
 //

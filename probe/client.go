@@ -84,7 +84,9 @@ func newClient(cfg Config) *client {
 	}
 	allowed := make(map[string]bool)
 	for _, host := range cfg.OnlyHosts {
-		allowed[hostOf("https", host)], allowed[hostOf("http", host)] = true, true
+		for _, scheme := range []string{"https", "http"} {
+			allowed[cacheurl.CanonicalHost(&url.URL{Scheme: scheme, Host: host})] = true
+		}
 	}
 	hostFlag := "--allow-host"
 	if cfg.OnlyHosts != nil {
@@ -141,7 +143,7 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host := hostOf(u.Scheme, u.Host); !c.allowed[host] {
+	if host := cacheurl.CanonicalHost(u); !c.allowed[host] {
 		for other := range c.allowed {
 			if (&url.URL{Host: other}).Hostname() != u.Hostname() {
 				continue
@@ -292,7 +294,7 @@ func parseURL(base *url.URL, value string) (*url.URL, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
 		return nil, cmp.Or(err, errors.New("it is not the URL of a web server"))
 	}
-	u.Host = hostOf(u.Scheme, u.Host)
+	u.Host = cacheurl.CanonicalHost(u)
 	if host := u.Hostname(); strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		domain, err := cacheurl.CanonicalDomain(host)
 		if err != nil {
@@ -301,11 +303,6 @@ func parseURL(base *url.URL, value string) (*url.URL, error) {
 		u.Host = strings.Replace(u.Host, host, domain, 1)
 	}
 	return u, nil
-}
-
-// hostOf returns the host of a URL in lower case, with its port unless that is the scheme's default.
-func hostOf(scheme, host string) string {
-	return strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(host, map[string]string{"https": ":443", "http": ":80"}[scheme]), ":"))
 }
 
 // escaped percent-encodes the bytes of a text that are in set or not ASCII, spaces, and control
@@ -361,7 +358,7 @@ func site(host string) string {
 }
 
 // originOf returns the origin of a URL as browsers serialize it.
-func originOf(u *url.URL) string { return u.Scheme + "://" + hostOf(u.Scheme, u.Host) }
+func originOf(u *url.URL) string { return u.Scheme + "://" + cacheurl.CanonicalHost(u) }
 
 // A fetch is a request with its redirects, as a browser follows them for a page.
 type fetch struct {

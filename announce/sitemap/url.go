@@ -3,15 +3,13 @@ package sitemap
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
-	"golang.org/x/net/idna"
-
 	"github.com/ampcors/ampcors/badvalue"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
@@ -105,24 +103,7 @@ func credentials(from, to *url.URL) *url.Userinfo {
 }
 
 // isSameHost reports whether two URLs are on one host. http and https are the same.
-func isSameHost(a, b *url.URL) bool {
-	return canonicalHost(a) == canonicalHost(b)
-}
-
-// canonicalHost returns the host of a URL as net/http connects to it, with the port if that is not the
-// default.
-func canonicalHost(u *url.URL) string {
-	host := strings.ToLower(u.Hostname())
-	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
-		host = ascii
-	}
-	switch port := u.Port(); {
-	case port == "", port == "443" && u.Scheme == "https", port == "80" && u.Scheme == "http":
-		return host
-	default:
-		return net.JoinHostPort(host, port)
-	}
-}
+func isSameHost(a, b *url.URL) bool { return cacheurl.CanonicalHost(a) == cacheurl.CanonicalHost(b) }
 
 // withoutUser returns a URL without its user and password.
 func withoutUser(at *url.URL) string {

@@ -179,56 +179,10 @@ func redirectTo(location, canonical string, known []cacheurl.Cache) string {
 		return otherCache
 	case canonical == "":
 		return uncompared
-	case normalized(location) != normalized(canonical):
+	case !cacheurl.IsSameURL(location, canonical):
 		return elsewhere + ", " + canonical
 	}
 	return redirected
-}
-
-// normalized returns a URL in one of the forms that mean the same: with a path, an A-label host in lower case, no default port and no
-// fragment, escapes in upper case and none of unreserved characters (RFC 3986 section 6.2.2), and what browsers escape escaped.
-func normalized(value string) string {
-	u, err := url.Parse(strings.TrimSpace(value))
-	if err != nil || u.Host == "" {
-		return value
-	}
-	host := strings.ToLower(u.Hostname())
-	if domain, err := cacheurl.CanonicalDomain(host); err == nil {
-		host = domain
-	}
-	if port := u.Port(); port != "" && port != map[string]string{"https": "443", "http": "80"}[u.Scheme] {
-		host += ":" + port
-	}
-	text := u.Scheme + "://" + host + escaped(cmp.Or(u.EscapedPath(), "/"))
-	if u.RawQuery != "" {
-		text += "?" + escaped(u.RawQuery)
-	}
-	return text
-}
-
-// escaped returns a path or a query with the escapes that it needs, in upper case.
-func escaped(text string) string {
-	const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if c == '%' && i+2 < len(text) {
-			if n, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
-				if i += 2; strings.IndexByte(unreserved, byte(n)) >= 0 {
-					b.WriteByte(byte(n))
-				} else {
-					fmt.Fprintf(&b, "%%%02X", n)
-				}
-				continue
-			}
-		}
-		if c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }
 
 // canonicalOfPage fetches a publisher's page, and returns the canonical URL that it names, or "". It follows redirects, as caches do.
@@ -247,7 +201,9 @@ func canonicalOfPage(ctx context.Context, client *http.Client, page string) stri
 	if err != nil || named.String() == "" || resp.StatusCode != http.StatusOK {
 		return ""
 	}
-	return resp.Request.URL.ResolveReference(named).String()
+	canonical := resp.Request.URL.ResolveReference(named)
+	canonical.Host = cacheurl.CanonicalHost(canonical) // String would escape what is not ASCII
+	return canonical.String()
 }
 
 // askCache asks a cache for a URL on it. The client follows no redirect.

@@ -404,10 +404,12 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages, found []string, err e
 	if f.sitemap == "" {
 		return pages, nil, nil
 	}
-	isNamed := func(host string) bool {
-		return slices.ContainsFunc(f.onlyHosts, func(named string) bool { return strings.EqualFold(host, named) })
+	isNamed := func(u *url.URL) bool {
+		return slices.ContainsFunc(f.onlyHosts, func(host string) bool {
+			return cacheurl.CanonicalHost(u) == cacheurl.CanonicalHost(&url.URL{Scheme: u.Scheme, Host: host})
+		})
 	}
-	if u, err := url.Parse(f.sitemap); isURL(f.sitemap) && f.onlyHosts != nil && (err != nil || !isNamed(u.Host)) {
+	if u, err := url.Parse(f.sitemap); isURL(f.sitemap) && f.onlyHosts != nil && (err != nil || !isNamed(u)) {
 		return nil, nil, errors.New("--sitemap is at a host that --only-host does not name")
 	}
 	if !isURL(f.sitemap) { // its pages may be at ports, which a Reader rejects
@@ -448,7 +450,7 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages, found []string, err e
 func isSameOrigin(a, b string) bool {
 	one, err := url.Parse(a)
 	other, err2 := url.Parse(b)
-	return err == nil && err2 == nil && one.Scheme == other.Scheme && strings.EqualFold(one.Host, other.Host)
+	return err == nil && err2 == nil && one.Scheme == other.Scheme && cacheurl.CanonicalHost(one) == cacheurl.CanonicalHost(other)
 }
 
 // headers parses lines such as "X-Token: 1".

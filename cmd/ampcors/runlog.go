@@ -3,12 +3,12 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ampcors/ampcors/announce/indexnow"
+	"github.com/ampcors/ampcors/badvalue"
 )
 
 // A runLog is a file with a line of JSON for each answer of a cache or an engine. The nil pointer discards them.
@@ -17,9 +17,6 @@ type runLog struct {
 	json *json.Encoder
 	err  error // the first
 }
-
-// userInfo is what a URL has in front of its host, which may hold a password.
-var userInfo = regexp.MustCompile(`^([A-Za-z]+://)[^/?#]*@`)
 
 // addRunLog adds the flag --log. open opens its file, behind what is in it.
 func addRunLog(cmd *cobra.Command) (open func() (*runLog, error)) {
@@ -39,7 +36,7 @@ func addRunLog(cmd *cobra.Command) (open func() (*runLog, error)) {
 
 // flushed adds an answer of a cache.
 func (l *runLog) flushed(p flushedPage) {
-	p.URL = userInfo.ReplaceAllString(p.URL, "$1…@")
+	p.URL = badvalue.Masked(p.URL)
 	l.write(struct {
 		Time time.Time `json:"time"`
 		flushedPage

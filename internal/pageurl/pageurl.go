@@ -7,7 +7,6 @@ package pageurl
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -110,14 +109,9 @@ func AppendQuery(query, params string) string {
 	return query + "&" + params
 }
 
-var userInfo = regexp.MustCompile(`^([A-Za-z]+:[/\\]{0,2}|[^/?#]*//)[^/?#]*@`)
-
-// Masked returns a URL, or what should be one, without its user information, which may hold a password.
-func Masked(value string) string { return userInfo.ReplaceAllString(value, "$1…@") }
-
-// Problem returns an error about a URL, which is [Masked], with where as its Path.
+// Problem returns an error about a URL, which is masked, with where as its Path.
 func Problem(code badvalue.Code, where, value, reason, want string) *badvalue.Error {
-	return &badvalue.Error{Code: code, Path: where, Value: Masked(value), Reason: reason, Want: want}
+	return &badvalue.Error{Code: code, Path: where, Value: badvalue.Masked(value), Reason: reason, Want: want}
 }
 
 // Split parses a URL. It escapes what must be escaped, removes dot segments and the default

@@ -1,0 +1,45 @@
+package cacheurl
+
+import (
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/idna"
+
+	"github.com/ampcors/ampcors/internal/pageurl"
+)
+
+// CanonicalHost returns the host of a URL in the one form in which the same hosts are equal: in lower-case ASCII, with
+// A-labels, and with a port only if that is not the default of http or https. An IPv6 address is in brackets. It is for
+// any URL; [CanonicalDomain] is for publishers.
+func CanonicalHost(u *url.URL) string {
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as net/http connects to it
+		host = ascii
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port == "" || port == "443" && u.Scheme == "https" || port == "80" && u.Scheme == "http" {
+		return host
+	}
+	return host + ":" + port
+}
+
+// IsSameURL reports whether two URLs of publishers mean the same by RFC 3986 section 6.2.2: their hosts are the same, and
+// their paths and queries are, however they are escaped. A fragment does not count, nor a missing slash as the whole path.
+// What is not the URL of a publisher is compared byte by byte.
+func IsSameURL(a, b string) bool {
+	return a == b || canonicalURL(a) == canonicalURL(b)
+}
+
+func canonicalURL(value string) string {
+	u, problem := pageurl.Parse("url", strings.TrimSpace(value), pageurl.AsRFC3986)
+	if problem != nil {
+		return value
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u.String()
+}

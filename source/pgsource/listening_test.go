@@ -55,7 +55,7 @@ func TestListeningIsProved(t *testing.T) {
 				begun := time.Now()
 				s, log := behind(t, test.addr, "&default_query_exec_mode="+mode, limits)
 				if test.arrives {
-					servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+					servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 					listening := time.Since(begun)
 					mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
 					domain := fmt.Sprintf("%s.example", strings.NewReplacer(" ", "", ",", "-", "_", "-").Replace(strings.ToLower(test.name+"-"+mode)))
@@ -66,7 +66,7 @@ func TestListeningIsProved(t *testing.T) {
 					return
 				}
 				servertest.Until(t, "it says that nothing arrives", servertest.Soon, func() bool {
-					if s.isListening.Load() {
+					if s.reports.IsListening() {
 						t.Fatal("it says that it listens")
 					}
 					return strings.Contains(log.String(), "level=ERROR")
@@ -100,7 +100,7 @@ func TestALostListenIsSaid(t *testing.T) {
 		t.Errorf("Ping: %v; the log:\n%s", err, log)
 	}
 	l.unlistens.Store(false)
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 }
 
 // TestAFaultEndsListening: the connection is alive, and yet nothing would be reported, or too late.
@@ -124,7 +124,7 @@ func TestAFaultEndsListening(t *testing.T) {
 				limits.echo = 500 * time.Millisecond
 			}
 			s, log := behind(t, l.addr, "", limits)
-			servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+			servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 			begun := time.Now()
 			if test.begin != "" {
 				exec(t, conn, test.begin)
@@ -139,7 +139,7 @@ func TestAFaultEndsListening(t *testing.T) {
 			if test.end != "" {
 				exec(t, conn, test.end)
 			}
-			servertest.Until(t, "it listens again", servertest.Soon, s.isListening.Load)
+			servertest.Until(t, "it listens again", servertest.Soon, s.reports.IsListening)
 		})
 	}
 }
@@ -169,7 +169,7 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	for _, cause := range []struct{ change, want, undo string }{
 		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "not permitted to log in",
 			"ALTER ROLE server LOGIN"},
@@ -196,7 +196,7 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 	if err := newTestTable(t, sqlsource.Config{}, db.Addr).Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Until(t, "it listens again", servertest.Soon, s.isListening.Load)
+	servertest.Until(t, "it listens again", servertest.Soon, s.reports.IsListening)
 }
 
 // PostgreSQL is down when a server starts, and then comes up with triggers for another condition.
@@ -307,7 +307,7 @@ func TestBusyLookupsDoNotEndListening(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	changed := make(chan string, 1)
 	defer s.Database().Notify(func(domains ...string) { changed <- strings.Join(domains, " ") })()
 	add(t, conn, "www.example.com")

@@ -86,7 +86,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -129,13 +128,10 @@ type Table struct {
 	conn     *pgx.ConnConfig
 	triggers triggers
 	times    times
-	log      *slog.Logger
 
-	isListening atomic.Bool
-	first       chan struct{}         // closed once the first connection listens, or cannot
-	problem     atomic.Pointer[error] // the last of the connection that listens; nil if there was none
-	stop        context.CancelFunc
-	stopped     chan struct{} // closed when the listener has ended
+	reports *driver.Reports // of the connection that listens
+	stop    context.CancelFunc
+	stopped chan struct{} // closed when the listener has ended
 
 	server    atomic.Pointer[string] // the one that reports changes; nil while none does
 	listeners driver.Listeners
@@ -160,9 +156,6 @@ const (
 
 	// maxUnsent is how many echoes in a row may fail to be sent before the Table counts as not listening.
 	maxUnsent = 3
-
-	// maxCauses is how many causes of one outage are logged.
-	maxCauses = 16
 
 	// forgetEvery is the least time between two notifications without a domain that are passed on.
 	forgetEvery = 5 * time.Second
@@ -224,8 +217,9 @@ func newTable(cfg Config, times times) (*Table, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.Table, s.policed, s.db, s.triggers, s.log, s.times = lookups, policed, db, triggers, cmp.Or(cfg.Logger, slog.Default()), times
-	s.stop, s.stopped, s.first = stop, make(chan struct{}), make(chan struct{})
+	s.Table, s.policed, s.db, s.triggers, s.times = lookups, policed, db, triggers, times
+	s.reports = driver.NewReports(cmp.Or(cfg.Logger, slog.Default()), slog.String("table", triggers.table))
+	s.stop, s.stopped = stop, make(chan struct{})
 	go s.listen(ctx)
 	return s, nil
 }
@@ -234,6 +228,7 @@ func newTable(cfg Config, times times) (*Table, error) {
 func (s *Table) Close() {
 	s.stop()
 	<-s.stopped
+	s.reports.Close()
 	_ = s.db.Close() // there is nothing to be done about an error
 }
 
@@ -251,18 +246,14 @@ func (s *Table) Ping(ctx context.Context) error {
 		return noTriggers{s.triggers.table}
 	}
 	select {
-	case <-s.first:
+	case <-s.reports.Known():
 	case <-ctx.Done():
 		return fmt.Errorf("pgsource: not listening for changes yet: %w", ctx.Err())
 	}
-	if s.isListening.Load() {
+	if s.reports.IsListening() {
 		return nil
 	}
-	problem := errors.New("the connection is lost")
-	if last := s.problem.Load(); last != nil {
-		problem = *last
-	}
-	return fmt.Errorf("pgsource: not listening for changes: %w", problem)
+	return fmt.Errorf("pgsource: not listening for changes: %w", cmp.Or(s.reports.Err(), errors.New("the connection is lost")))
 }
 
 // Database returns what [source.New] needs. Its IsListening returns true if the listening connection
@@ -293,7 +284,7 @@ func (s *Table) Database() source.Database {
 			}
 		}
 	}
-	src.Notify, src.IsListening = s.listeners.Notify, s.isListening.Load
+	src.Notify, src.IsListening = s.listeners.Notify, s.reports.IsListening
 	return src
 }
 
@@ -302,37 +293,25 @@ func (s *Table) listen(ctx context.Context) {
 	defer close(s.stopped)
 	retry, begun := minRetry, time.Now()
 	listenedBefore := false
-	logged := make(map[string]bool) // the causes of this outage
-	known := sync.OnceFunc(func() { close(s.first) })
 	for ctx.Err() == nil {
 		listened := false
 		err := s.listenOnce(ctx, func() {
-			listened, listenedBefore = true, true
-			known()
-			s.log.Info("ampcors: listening for changes of publishers", "table", s.triggers.table)
-			retry = minRetry
-			clear(logged)
+			listened, listenedBefore, retry = true, true, minRetry
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		s.problem.Store(&err)
 		isOther, hasNone := errors.Is(err, ErrOtherTriggers), errors.As(err, new(noTriggers))
 		isHidden := errors.Is(err, sqlsource.ErrRowSecurity)
 		if !listened && !isOther && !hasNone && !isHidden {
 			s.unwatched()
 		}
-		isNew := hasNone && !listenedBefore && time.Since(begun) < s.times.install // Install may be under way
-		if !isNew {
-			known()
+		effect := driver.UntilExpiry
+		if isOther || isHidden {
+			effect = "all lookups fail"
 		}
-		if kind := driver.Kind(err); !isNew && !logged[kind] && len(logged) < maxCauses {
-			effect := "a change is seen when the remembered answer expires"
-			if isOther || isHidden {
-				effect = "all lookups fail"
-			}
-			s.log.Error("ampcors: not listening for changes of publishers; "+effect, "table", s.triggers.table, "error", driver.LogText(err))
-			logged[kind] = true
+		if isNew := hasNone && !listenedBefore && time.Since(begun) < s.times.install; !isNew { // otherwise Install may be under way
+			s.reports.Fails(err, driver.Kind(err), effect)
 		}
 		select {
 		case <-time.After(retry):
@@ -351,7 +330,7 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 	// Before the first call of the listeners: what is looked up after it comes from this server.
 	s.server.Store(new(serverOf(conn.PgConn())))
 	defer func() {
-		s.isListening.Store(false)
+		s.reports.Ends()
 		s.server.Store(nil)
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.times.ping)
 		defer cancel()
@@ -371,10 +350,10 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 		case err == nil && own != nil && n.Payload == own.payload:
 			unsent = 0
 			own, nextEcho = nil, time.Now().Add(time.Duration((0.8+0.4*rand.Float64())*float64(s.times.echoEvery)))
-			if !s.isListening.Load() {
+			if !s.reports.IsListening() {
 				s.listeners.Call() // what changed before was not reported
-				s.isListening.Store(true)
 				ready()
+				s.reports.Listens()
 			}
 		case err == nil:
 			s.report(n.Payload)
@@ -391,14 +370,14 @@ func (s *Table) listenOnce(ctx context.Context, ready func()) error {
 		}
 		if own != nil {
 			switch isSent, err := own.state(s.times.echo); {
-			case errors.Is(err, errNoEcho), err != nil && !s.isListening.Load():
+			case errors.Is(err, errNoEcho), err != nil && !s.reports.IsListening():
 				return err
 			case err != nil && unsent < maxUnsent: // which says nothing yet about this connection
 				unsent++
 				own, nextEcho = nil, time.Now().Add(maxRetry)
 			case err != nil:
 				return err
-			case isSent && !s.isListening.Load():
+			case isSent && !s.reports.IsListening():
 				// Ask nothing on this connection until the echo is back: a pooler that does not keep sessions
 				// delivers nothing to an idle connection.
 				nextCheck = time.Now().Add(pingEvery)

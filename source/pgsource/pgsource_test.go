@@ -87,7 +87,7 @@ func newServers(t testing.TB, n int, addrs ...string) (servers []*ampcors.Middle
 		s := newTestTable(t, sqlsource.Config{}, addrs...)
 		// No test runs as long as the TTL, so all changes are seen by notifications.
 		m := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
-		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+		servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 		servers = append(servers, m)
 	}
 	return servers
@@ -294,9 +294,9 @@ func TestPingReportsMissingTriggers(t *testing.T) {
 	for _, change := range []string{"DISABLE TRIGGER", "ENABLE REPLICA TRIGGER"} {
 		exec(t, conn, "ALTER TABLE publishers "+change+" ampcors_delete")
 		ping("does not have the triggers")
-		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening.Load() })
+		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.reports.IsListening() })
 		exec(t, conn, "ALTER TABLE publishers ENABLE TRIGGER ampcors_delete")
-		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+		servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	}
 	// The triggers of another name of the table, or another Condition, report to nobody here.
 	for table, want := range map[sqlsource.Config]string{{Table: "public.publishers"}: "does not have the triggers",
@@ -375,7 +375,7 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	exec(t, conn, "DROP FUNCTION ampcors_notify_publishers CASCADE") // without triggers, a change is seen later
 	servertest.Until(t, "lookups work", servertest.Soon, func() bool {
 		got, err := s.Database().PublisherByDomain(t.Context(), "www.suspended.example")
-		return got != "" && err == nil && !s.isListening.Load()
+		return got != "" && err == nil && !s.reports.IsListening()
 	})
 	exec(t, conn, "ALTER ROLE ampcors LOGIN")
 }
@@ -454,7 +454,7 @@ func TestInstallReportsEverything(t *testing.T) {
 	servers := []*ampcors.Middleware{m}
 	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
 	add(t, conn, "www.example.com")
-	if s.isListening.Load() {
+	if s.reports.IsListening() {
 		t.Error("it listens without triggers")
 	}
 	if err := s.Install(t.Context()); err != nil {
@@ -583,7 +583,7 @@ func TestNotificationsOfAnybodyCostLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(publishers.Close)
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	found := func() bool { return publishers.Find(t.Context(), "www.example.com").Publisher != "" }
 	servertest.Until(t, "it is allowed", servertest.Soon, found)
 	take := record(t, s, conn, "ampcors_publishers")
@@ -706,11 +706,11 @@ func TestTheDatabaseMayStartLater(t *testing.T) {
 	db.Stop()
 	s := newTestTable(t, sqlsource.Config{}, db.Addr)
 	m := servertest.Middleware(t, s.Database(), source.Config{})
-	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.isListening.Load() || s.Ping(t.Context()) == nil {
+	if d := m.CheckOrigin("https://www.example.com"); d.SourceErr == nil || s.reports.IsListening() || s.Ping(t.Context()) == nil {
 		t.Errorf("%+v", d)
 	}
 	db.Start()
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -857,7 +857,7 @@ func TestRowSecurityIsNoAnswer(t *testing.T) {
 		if err := s.Ping(t.Context()); !errors.Is(err, sqlsource.ErrRowSecurity) {
 			t.Errorf("Ping: %v", err)
 		}
-		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening.Load() })
+		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.reports.IsListening() })
 		if d := mw.CheckOrigin("https://www.example.com"); !d.Allowed {
 			t.Errorf("a remembered publisher: %+v", d)
 		}
@@ -941,7 +941,7 @@ func TestAPatternIsARow(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)
 	s := newTestTable(t, sqlsource.Config{}, db.Addr)
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour, Patterns: true})
 	is := func(want bool) {
 		t.Helper()
@@ -969,7 +969,7 @@ func TestTwoProgramsShareAPooler(t *testing.T) {
 	pooler := servertest.PgBouncer(t, db, "session")
 	tables := []*Table{newTestTable(t, sqlsource.Config{}, pooler.Addr), newTestTable(t, sqlsource.Config{}, pooler.Addr)}
 	for _, s := range tables {
-		servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+		servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 		slow := s.Database().PublisherByDomain
 		var all sync.WaitGroup
 		for range 40 { // at one time, so that it takes all its connections
@@ -1051,13 +1051,13 @@ func TestLookupsFollowTheServerThatReports(t *testing.T) {
 			}
 			t.Cleanup(s.Close)
 			mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
-			servertest.Until(t, "it listens", servertest.Soon, s.isListening.Load)
+			servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 			before := *s.server.Load()
 			servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
 			do()
 			servertest.Until(t, "it listens to the new server", servertest.Soon, func() bool {
 				server := s.server.Load()
-				return server != nil && *server != before && s.isListening.Load()
+				return server != nil && *server != before && s.reports.IsListening()
 			})
 			exec(t, newConn, "DELETE FROM publishers WHERE domain = 'www.example.com'")
 			servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)

@@ -238,7 +238,7 @@ func TestASlotThatMovesWithoutItsKeys(t *testing.T) {
 	}
 	s := newStore(t, nodes[0].Addr, Cluster)
 	mw := newMiddleware(t, s)
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	if err := s.Add(t.Context(), "www.example.com"); err != nil {
 		t.Fatal(err)
 	}

@@ -39,13 +39,13 @@ func TestARedisThatComesBackChanged(t *testing.T) {
 			if err := s.Add(t.Context(), "www.example.com"); err != nil {
 				t.Fatal(err)
 			}
-			servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+			servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 			redis.Stop()
 			redis.Args = test.args
 			redis.Start()
 			servertest.Until(t, "it says "+test.want, servertest.Soon, func() bool { return strings.Contains(log.String(), test.want) })
-			if err := s.Ping(t.Context()); s.isListening() || err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("listening: %t; Ping: %v", s.isListening(), err)
+			if err := s.Ping(t.Context()); s.reports.IsListening() || err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("listening: %t; Ping: %v", s.reports.IsListening(), err)
 			}
 			if n := strings.Count(log.String(), "msg=\"ampcors: listening"); n != 1 {
 				t.Errorf("it said %d times that it listens:\n%s", n, log)
@@ -53,7 +53,7 @@ func TestARedisThatComesBackChanged(t *testing.T) {
 			redis.Stop()
 			redis.Args = nil
 			redis.Start()
-			servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
+			servertest.Until(t, "it listens again", servertest.Soon, s.reports.IsListening)
 			mw := servertest.Middleware(t, s.Database(), source.Config{TTL: time.Hour, NegativeTTL: time.Hour})
 			servertest.Seen(t, servertest.Soon, "www.other.example", false, mw)
 			if err := s.Add(t.Context(), "www.other.example"); err != nil {
@@ -80,10 +80,10 @@ func TestAClusterWithADeadMasterIsNotListening(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	begun := time.Now()
 	nodes[1].Kill()
-	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.reports.IsListening() })
 	t.Logf("after %v", time.Since(begun).Round(time.Millisecond))
 	servertest.Until(t, "the others know that it is dead", servertest.Soon, func() bool {
 		state, _ := servertest.RedisDo(nodes[0].Addr, "CLUSTER", "NODES")
@@ -94,7 +94,7 @@ func TestAClusterWithADeadMasterIsNotListening(t *testing.T) {
 			t.Fatal("a look finds nothing wrong")
 		}
 		_, _ = s.Database().PublisherByDomain(t.Context(), "www.example.com") // rueidis learns by lookups
-		if s.isListening() {
+		if s.reports.IsListening() {
 			t.Fatal("it says that it listens")
 		}
 		time.Sleep(pingEvery)
@@ -103,7 +103,7 @@ func TestAClusterWithADeadMasterIsNotListening(t *testing.T) {
 		t.Errorf("it said %d times that it listens:\n%s", n, log)
 	}
 	nodes[1].Start()
-	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens again", servertest.Soon, s.reports.IsListening)
 }
 
 // TestAHealthyClusterIsListening: also if all keys are in one slot, and while a slot moves.
@@ -117,7 +117,7 @@ func TestAHealthyClusterIsListening(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+		servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 		if prefix != "" {
 			continue
 		}

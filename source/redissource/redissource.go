@@ -125,12 +125,12 @@ const (
 // A Store has publishers in Redis. It is safe for concurrent use by multiple goroutines.
 type Store struct {
 	link      link
+	reports   *driver.Reports
 	topology  Topology
 	publisher string // begins the key of a publisher
 	hash      string // begins the key of a hash prefix
 	replicas  int
 	timeout   time.Duration // of the wait for replicas
-	log       *slog.Logger
 	stop      context.CancelFunc
 
 	listeners driver.Listeners
@@ -191,8 +191,9 @@ func New(cfg Config) (*Store, error) {
 		return nil, errors.Join(errs...)
 	}
 	prefix := cmp.Or(cfg.KeyPrefix, "ampcors:")
-	s := &Store{link: link{first: make(chan struct{}), masters: o.InitAddress}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
-		expiry: make(map[string]*time.Timer), replicas: cfg.Replicas, timeout: cmp.Or(cfg.ReplicaTimeout, time.Second), log: cmp.Or(cfg.Logger, slog.Default())}
+	s := &Store{link: link{masters: o.InitAddress}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
+		expiry: make(map[string]*time.Timer), replicas: cfg.Replicas, timeout: cmp.Or(cfg.ReplicaTimeout, time.Second)}
+	s.reports = driver.NewReports(cmp.Or(cfg.Logger, slog.Default()), slog.String("redis", strings.Join(o.InitAddress, ",")))
 	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1) // one connection, as each is told of every change
 	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 3*time.Second)
 	if o.RetryDelay == nil { // one retry, at once: a lookup that must fail should not wait
@@ -215,6 +216,7 @@ func New(cfg Config) (*Store, error) {
 func (s *Store) Close() {
 	s.link.mu.Lock()
 	s.link.client, s.link.closed = nil, true
+	s.reports.Close()
 	s.link.mu.Unlock()
 	s.stop() // watch closes the client
 	s.expiryMu.Lock()
@@ -270,7 +272,7 @@ func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
 // answered a lookup within the last second, and would report a change.
 func (s *Store) Database() source.Database {
 	src := source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify,
-		IsListening: s.isListening, Publishers: s.publishers}
+		IsListening: s.reports.IsListening, Publishers: s.publishers}
 	if s.topology == Cluster {
 		src.Shards, src.Shard = numShards, s.shard
 	}

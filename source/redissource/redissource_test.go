@@ -71,7 +71,7 @@ func TestTheContextIsObeyed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servertest.Redis(t).Addr)
 	end := make(chan struct{})
-	stuck := &Store{link: link{first: s.link.first, client: stuckClient{s.client(t), end}}, topology: Standalone, publisher: s.publisher, hash: s.hash}
+	stuck := &Store{link: link{client: stuckClient{s.client(t), end}}, reports: s.reports, topology: Standalone, publisher: s.publisher, hash: s.hash}
 	defer close(end)
 	for name, ask := range map[string]func(context.Context) error{
 		"PublisherByDomain": func(ctx context.Context) error {
@@ -194,7 +194,7 @@ func TestAPatternIsAKey(t *testing.T) {
 			}
 			s := newStore(t, addr, topology)
 			mw := newMiddleware(t, s, source.Config{TTL: time.Hour, NegativeTTL: time.Hour, Patterns: true})
-			servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+			servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 			for _, test := range []struct {
 				change func(context.Context, ...string) error
 				want   bool
@@ -397,7 +397,7 @@ func TestAnExpiredKeyIsForgotten(t *testing.T) {
 	}
 	s := newStore(t, redis.Addr)
 	mw := newMiddleware(t, s)
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	for _, expiry := range []string{"60000", "1000"} { // the second replaces the first
 		if answer, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.example.com", "1", "PX", expiry); answer != "OK" || err != nil {
 			t.Fatal(answer, err)

@@ -27,18 +27,13 @@ const (
 	// nudgeTimeout is more than the 5 seconds after which rueidis gives up a new connection.
 	nudgeTimeout = 10 * time.Second
 
-	// maxCauses is how many causes of one outage are logged.
-	maxCauses = 16
-
 	// A first connection that cannot be made is tried again after minRetry, and then after up to maxRetry.
 	minRetry = 50 * time.Millisecond
 	maxRetry = time.Second
 )
 
-// A link is the client, and whether it listens.
+// A link is the client, and what does not answer.
 type link struct {
-	first chan struct{} // closed once the first connection is made, or cannot be made
-
 	mu     sync.Mutex
 	client rueidis.Client // nil until Redis could be reached, and after Close
 	outage *outage        // nil while everything answers
@@ -67,7 +62,7 @@ var errClosed = errors.New("redissource: the Store is closed")
 // open returns the client for a key, or for any if it is "". Right after New, it waits for the first connection.
 func (s *Store) open(ctx context.Context, key string) (rueidis.Client, error) {
 	select {
-	case <-s.link.first:
+	case <-s.reports.Known():
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -95,39 +90,18 @@ func (o *outage) has(key string) bool {
 	return false
 }
 
-// isListening reports whether the last look found nothing wrong.
-func (s *Store) isListening() bool {
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	return s.link.client != nil && s.link.outage == nil
-}
-
 // watch connects, and then asks Redis again and again whether it is there, until ctx is done.
 func (s *Store) watch(ctx context.Context, option rueidis.ClientOption) {
-	known := sync.OnceFunc(func() { close(s.link.first) })
-	defer known()
-	listening := false
-	logged := make(map[string]bool) // the causes of this outage
 	note := func(client rueidis.Client, o *outage) {
 		s.link.mu.Lock()
 		if s.link.outage = o; !s.link.closed {
 			s.link.client = client
 		}
 		s.link.mu.Unlock()
-		known()
-		switch was := listening; {
-		case ctx.Err() != nil:
-		case o == nil && !was:
-			s.log.Info("ampcors: listening for changes of publishers", "redis", strings.Join(option.InitAddress, ","))
-			listening = true
-			clear(logged)
-		case o != nil:
-			listening = false
-			if kind := kindOf(o.err); !logged[kind] && len(logged) < maxCauses {
-				s.log.Error("ampcors: not listening for changes of publishers; a change is seen when the remembered answer expires",
-					"redis", strings.Join(option.InitAddress, ","), "error", driver.LogText(o.err))
-				logged[kind] = true
-			}
+		if o == nil {
+			s.reports.Listens()
+		} else {
+			s.reports.Fails(o.err, kindOf(o.err), driver.UntilExpiry)
 		}
 	}
 	var client rueidis.Client

@@ -70,13 +70,13 @@ func TestAServerStartsAndServesWhileRedisIsDown(t *testing.T) {
 			if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("Ping: %v", err)
 			}
-			if d := mw.CheckOrigin("https://www.example.com"); d.SourceErr == nil || d.Allowed || s.isListening() {
-				t.Errorf("%+v, listening: %t", d, s.isListening())
+			if d := mw.CheckOrigin("https://www.example.com"); d.SourceErr == nil || d.Allowed || s.reports.IsListening() {
+				t.Errorf("%+v, listening: %t", d, s.reports.IsListening())
 			}
 			for _, s := range d.all {
 				s.Start()
 			}
-			servertest.Until(t, "it listens", time.Minute, s.isListening)
+			servertest.Until(t, "it listens", time.Minute, s.reports.IsListening)
 			servertest.Until(t, "a publisher is added", time.Minute, func() bool { return s.Add(t.Context(), "www.example.com") == nil })
 			servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
 			servertest.Until(t, "Ping returns nil", time.Minute, func() bool { return s.Ping(t.Context()) == nil }) // each slot of a Cluster
@@ -84,7 +84,7 @@ func TestAServerStartsAndServesWhileRedisIsDown(t *testing.T) {
 			for _, s := range d.fails {
 				s.Kill()
 			}
-			servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+			servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.reports.IsListening() })
 			var times []time.Duration
 			servertest.Until(t, "50 answers are stale", time.Minute, func() bool {
 				begun := time.Now()
@@ -103,7 +103,7 @@ func TestAServerStartsAndServesWhileRedisIsDown(t *testing.T) {
 			for _, s := range d.fails {
 				s.Start()
 			}
-			servertest.Until(t, "it listens again", time.Minute, s.isListening)
+			servertest.Until(t, "it listens again", time.Minute, s.reports.IsListening)
 			servertest.Until(t, "the publisher is removed", time.Minute, func() bool { return s.Remove(t.Context(), "www.example.com") == nil })
 			servertest.Seen(t, servertest.Soon, "www.example.com", false, mw)
 			// A line when it listens, and before it one for each kind of cause. On a busy machine, Redis may be silent more
@@ -152,9 +152,9 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	mw := newMiddleware(t, s)
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	nodes[1].Freeze()
-	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.reports.IsListening() })
 	isDown := func(key string) (down, isBorder bool) { // nodes[1] has the second third of the slots
 		at := s.shard(key)
 		return at > numShards/3 && at < 2*numShards/3, at == numShards/3 || at == 2*numShards/3
@@ -178,7 +178,7 @@ func TestAMasterThatHangsAffectsNoOtherShard(t *testing.T) {
 		}
 	}
 	nodes[1].Thaw()
-	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens again", servertest.Soon, s.reports.IsListening)
 }
 
 // A user without the permission for PING is answered, and so looks up publishers.
@@ -190,7 +190,7 @@ func TestRedisThatRejectsAPingAnswers(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	s := newStore(t, redis.Addr)
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -218,11 +218,11 @@ func TestAConnectionMayBeSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	servertest.Until(t, "it listens", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	redis.Kill()
-	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
+	servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.reports.IsListening() })
 	redis.Start()
-	servertest.Until(t, "it listens again", servertest.Soon, s.isListening)
+	servertest.Until(t, "it listens again", servertest.Soon, s.reports.IsListening)
 	if got, err := s.publisherByDomain(t.Context(), "www.example.com"); got != "" || err != nil {
 		t.Errorf("%q, %v, after %d connections", got, err, dialed.Load())
 	}
@@ -238,8 +238,8 @@ func TestAClusterWhoseNodesAreReplaced(t *testing.T) {
 	}
 	for i := range 3 {
 		nodes[i].Kill() // its replica takes over, which is at another address
-		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.isListening() })
-		servertest.Until(t, "it listens again", time.Minute, s.isListening)
+		servertest.Until(t, "it does not listen", servertest.Soon, func() bool { return !s.reports.IsListening() })
+		servertest.Until(t, "it listens again", time.Minute, s.reports.IsListening)
 	}
 	servertest.Until(t, "lookups work", time.Minute, func() bool {
 		got, err := s.publisherByDomain(t.Context(), "www.example.com")
@@ -319,8 +319,8 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	s := newStore(t, servertest.Redis(t).Addr)
 	s.client(t)
 	s.Close()
-	if _, err := s.Database().PublisherByDomain(t.Context(), "www.example.com"); err != errClosed || s.isListening() || s.Ping(t.Context()) != errClosed {
-		t.Errorf("%v, listening: %t", err, s.isListening())
+	if _, err := s.Database().PublisherByDomain(t.Context(), "www.example.com"); err != errClosed || s.reports.IsListening() || s.Ping(t.Context()) != errClosed {
+		t.Errorf("%v, listening: %t", err, s.reports.IsListening())
 	}
 }
 
@@ -334,7 +334,7 @@ func TestAReplicaIsNoMaster(t *testing.T) {
 		err := s.Ping(t.Context())
 		return err != nil && strings.Contains(err.Error(), "Redis is a replica")
 	})
-	if _, err := s.publisherByDomain(t.Context(), "www.example.com"); err == nil || s.isListening() {
+	if _, err := s.publisherByDomain(t.Context(), "www.example.com"); err == nil || s.reports.IsListening() {
 		t.Error("a replica answers:", err)
 	}
 	// It is promoted, and later becomes a replica again.
@@ -342,7 +342,7 @@ func TestAReplicaIsNoMaster(t *testing.T) {
 		if answer, err := servertest.RedisDo(replica.Addr, append([]string{"REPLICAOF"}, to...)...); answer != "OK" || err != nil {
 			t.Fatal(answer, err)
 		}
-		servertest.Until(t, "it is known", servertest.Soon, func() bool { return s.isListening() == (to[0] == "NO") })
+		servertest.Until(t, "it is known", servertest.Soon, func() bool { return s.reports.IsListening() == (to[0] == "NO") })
 	}
 	limited := servertest.Redis(t)
 	if answer, err := servertest.RedisDo(limited.Addr, "ACL", "SETUSER", "default", "+@all", "-role"); answer != "OK" || err != nil {
@@ -353,7 +353,7 @@ func TestAReplicaIsNoMaster(t *testing.T) {
 		err := s.Ping(t.Context())
 		return err != nil && strings.Contains(err.Error(), "+role")
 	})
-	if _, err := s.publisherByDomain(t.Context(), "www.example.com"); err != nil || s.isListening() {
+	if _, err := s.publisherByDomain(t.Context(), "www.example.com"); err != nil || s.reports.IsListening() {
 		t.Error("lookups work, and it does not listen:", err)
 	}
 }

@@ -1,0 +1,110 @@
+package driver
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Reports is whether a database reports changes over the connection of a [Listeners], and if not, why. It logs when that
+// changes, and each cause of an outage once. It is safe for concurrent use by multiple goroutines.
+type Reports struct {
+	log   *slog.Logger
+	of    slog.Attr
+	known chan struct{} // closed once it is known for the first time
+
+	isListening atomic.Bool
+
+	mu       sync.Mutex
+	isKnown  bool
+	isClosed bool
+	lostAt   time.Time       // when the outage began; zero if there is none
+	err      error           // the last; nil if there was none
+	logged   map[string]bool // the causes of this outage
+}
+
+// NewReports returns Reports that write to a log. of is which database it is.
+func NewReports(log *slog.Logger, of slog.Attr) *Reports {
+	return &Reports{log: log, of: of, known: make(chan struct{}), logged: make(map[string]bool)}
+}
+
+// Known returns what is closed once the first connection listens, or cannot.
+func (r *Reports) Known() <-chan struct{} { return r.known }
+
+// IsListening is [source.Database].IsListening.
+func (r *Reports) IsListening() bool { return r.isListening.Load() }
+
+// Err returns the last error, or nil.
+func (r *Reports) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Listens notes that changes are reported.
+func (r *Reports) Listens() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isClosed || r.isListening.Swap(true) {
+		return
+	}
+	r.becomesKnown()
+	attrs := []any{r.of}
+	if !r.lostAt.IsZero() {
+		attrs = append(attrs, slog.Duration("after", time.Since(r.lostAt).Round(time.Millisecond)))
+	}
+	r.log.Info("ampcors: listening for changes of publishers", attrs...)
+	r.lostAt = time.Time{}
+	clear(r.logged)
+}
+
+// Ends notes that changes are not reported from now on. Fails says why.
+func (r *Reports) Ends() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ends()
+}
+
+// Close is for a database that is closed: nothing is noted from then on, and nothing waits for Known.
+func (r *Reports) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isClosed = true
+	r.ends()
+	r.becomesKnown()
+}
+
+// Fails notes that changes are not reported, why, what kind of error that is, and what follows.
+func (r *Reports) Fails(err error, kind, effect string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isClosed {
+		return
+	}
+	r.ends()
+	r.becomesKnown()
+	r.err = err
+	const most = 16
+	if r.logged[kind] || len(r.logged) == most {
+		return
+	}
+	r.logged[kind] = true
+	r.log.Error("ampcors: not listening for changes of publishers; "+effect, r.of, slog.String("error", LogText(err)))
+}
+
+func (r *Reports) ends() {
+	if r.isListening.Swap(false) || r.lostAt.IsZero() {
+		r.lostAt = time.Now()
+	}
+}
+
+func (r *Reports) becomesKnown() {
+	if !r.isKnown {
+		r.isKnown = true
+		close(r.known)
+	}
+}
+
+// UntilExpiry is what follows if lookups work.
+const UntilExpiry = "a change is seen when the remembered answer expires"

@@ -2,7 +2,7 @@
 // engines with package indexnow, or to AMP Caches with package updatecache. Their clients make a [Queue].
 //
 // A Queue is only in memory. If the process is killed, its URLs are lost. A program that must lose none keeps
-// them in a database: see announce/outbox.
+// them in a database: see examples/outbox.
 package queue
 
 import (

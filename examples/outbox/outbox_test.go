@@ -421,7 +421,7 @@ func sendsWhatIsLeftOfALargeBatchAfterAFailure(t *testing.T, server *servertest.
 		urls = append(urls, fmt.Sprint(pageURL, i))
 	}
 	l.add(urls...)
-	l.await(3, Stats{Sent: len(urls)})
+	l.await(4, Stats{Sent: len(urls)}) // after the failure two pages, then all others
 }
 
 func sendsUrlsWhoseJobWasDeleted(t *testing.T, server *servertest.Server) {

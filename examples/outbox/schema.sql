@@ -10,17 +10,9 @@ CREATE TABLE IF NOT EXISTS outbox.page (
 	sent_at  timestamptz,
 	error    text,             -- why the engine rejected it
 	added_at    timestamptz NOT NULL DEFAULT clock_timestamp(), -- last
-	rejected_at timestamptz -- when the engine rejected the page alone. If it accepts another page of the host afterwards, and rejects this one again, this one is at fault.
+	rejected_at timestamptz -- since when the engine has accepted nothing of its host
 );
 -- A URL has up to 8,000 bytes, an entry of an index up to 2,704.
 CREATE UNIQUE INDEX IF NOT EXISTS page_url ON outbox.page (sha256(url::bytea));
--- The hosts, as in page.host, of which the engine accepts nothing, such as because of the key.
-CREATE TABLE IF NOT EXISTS outbox.rejected_host (
-	host     text PRIMARY KEY,
-	since    timestamptz NOT NULL DEFAULT clock_timestamp(),
-	attempts int NOT NULL DEFAULT 1,
-	next_at  timestamptz NOT NULL, -- one page is sent then
-	error    text NOT NULL         -- the last answer
-);
 CREATE INDEX IF NOT EXISTS page_ready ON outbox.page (host, ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS page_sent ON outbox.page (sent_at) WHERE ready_at IS NULL AND error IS NULL;

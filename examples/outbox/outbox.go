@@ -44,7 +44,7 @@ type Config struct {
 	// this time, and up to 30 seconds that River adds. Then it waits as after any failure.
 	Timeout time.Duration
 	// GiveUpAfter is how long a URL waits while the engine accepts nothing of its host. Of such a host,
-	// one page is sent at each backoff.
+	// two pages are sent at each retry.
 	GiveUpAfter time.Duration
 }
 
@@ -95,7 +95,7 @@ func NewOutbox(pool *pgxpool.Pool, client *indexnow.Client, cfg Config) (*Outbox
 	var err error
 	o.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Schema:  schemaName,
-		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 16}, rejectedQueue: {MaxWorkers: 4}},
+		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 16}},
 		Workers: workers,
 		PeriodicJobs: []*river.PeriodicJob{river.NewPeriodicJob(river.PeriodicInterval(cfg.Delay),
 			func() (river.JobArgs, *river.InsertOpts) { return FindArgs{}, nil }, &river.PeriodicJobOpts{RunOnStart: true})},
@@ -140,6 +140,7 @@ func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 		ON CONFLICT (sha256(url::bytea)) DO UPDATE SET
 			version = p.version + 1,
 			error = NULL,
+			rejected_at = CASE WHEN p.ready_at IS NOT NULL THEN p.rejected_at END,
 			host = excluded.host,
 			added_at = clock_timestamp(),
 			ready_at = coalesce(p.ready_at, greatest(clock_timestamp() + $3, p.sent_at + $4))`,

@@ -4,6 +4,7 @@ package announce
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,6 +20,27 @@ func Retryable(status int) bool {
 	}
 	return status >= 500
 }
+
+// A StatusError is an answer with another status than 200.
+type StatusError struct {
+	Status     int
+	Message    string        // what the server says; "" if its answer is no message
+	RetryAfter time.Duration // how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("the answer is %d; want 200", e.Status)
+	if e.Message != "" {
+		text = fmt.Sprintf("the answer is %d: %.300s", e.Status, e.Message)
+	}
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(", and the server wants no request for %v", e.RetryAfter)
+	}
+	return text
+}
+
+// Retryable reports whether the same request may succeed later.
+func (e *StatusError) Retryable() bool { return Retryable(e.Status) }
 
 // maxRetryAfter bounds a Retry-After. Longer ones are garbage, such as seconds since 1970.
 const maxRetryAfter = 24 * time.Hour

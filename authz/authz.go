@@ -43,41 +43,20 @@ import (
 )
 
 // A Proxy is the way in which a proxy asks.
-type Proxy int
+type Proxy string
 
 const (
 	// NGINX is the module auth_request of nginx. It asks with GET, and must set
 	// X-Original-Method to $request_method. It treats all answers but 2xx, 401 and 403 as
 	// its own failure, so 503 is answered as 403, with X-Ampcors-Status 503.
-	NGINX Proxy = iota + 1
+	NGINX Proxy = "nginx"
 
 	// Envoy is Envoy's filter ext_authz over HTTP. It asks with the method of the request, and passes on
 	// only the headers that allowed_headers lists: without that list, no Origin arrives. envoy.yaml
 	// lists all that are needed. It also sets X-Ampcors-Proxy to "envoy", which is required. If ampcors
 	// answers 5xx, Envoy answers the client itself, by status_on_error. Retry-After is then lost.
-	Envoy
+	Envoy Proxy = "envoy"
 )
-
-// String returns the name of the proxy, as [ParseProxy] reads it.
-func (p Proxy) String() string {
-	switch p {
-	case NGINX:
-		return "nginx"
-	case Envoy:
-		return "envoy"
-	}
-	return "Proxy(" + strconv.Itoa(int(p)) + ")"
-}
-
-// ParseProxy returns the Proxy with a name: "nginx" or "envoy".
-func ParseProxy(name string) (Proxy, error) {
-	for _, p := range []Proxy{NGINX, Envoy} {
-		if p.String() == name {
-			return p, nil
-		}
-	}
-	return 0, fmt.Errorf(`authz: the proxy %.80q is unknown; want "nginx" or "envoy"`, name)
-}
 
 // The headers that the answer has for the proxy.
 const (
@@ -102,7 +81,7 @@ func New(mw *ampcors.Middleware, proxy Proxy) (http.Handler, error) {
 	case mw == nil:
 		return nil, errors.New("authz: the Middleware is nil")
 	case proxy != NGINX && proxy != Envoy:
-		return nil, fmt.Errorf("authz: %v is not a proxy; want NGINX or Envoy", proxy)
+		return nil, fmt.Errorf("authz: the proxy %.80q is unknown; want %q or %q", proxy, NGINX, Envoy)
 	}
 	return &handler{mw, proxy}, nil
 }
@@ -126,7 +105,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.Clone(r.Context()) // the server may use it again
 		r.Method = methods[0]
 	case Envoy:
-		if names := r.Header[proxyHeader]; len(names) != 1 || names[0] != Envoy.String() {
+		if names := r.Header[proxyHeader]; len(names) != 1 || names[0] != string(Envoy) {
 			denyProxy(w, "not_configured", "Envoy must set "+proxyHeader+" to envoy, and send the headers that envoy.yaml lists.")
 			return
 		}

@@ -20,7 +20,8 @@ type Error struct {
 	Want   string // what would be right, or [RemoveIt]
 }
 
-// A Code is what is wrong, for programs: sentences change, and codes do not. Later versions add none.
+// A Code is what is wrong, for programs: sentences change, and codes do not. Later versions
+// may add some.
 type Code string
 
 const (

@@ -970,7 +970,7 @@ func TestSumOfSources(t *testing.T) {
 		sources = append(sources, s)
 	}
 	sum := sumOf(sources)
-	if last := len(sum.WaitsWithin) - 1; sum.Waits != 2 || sum.WaitsWithin[last] != 2 || sum.Publishers != 2 {
+	if last := len(sum.WaitsWithin) - 1; sum.Waits != 2 || sum.WaitsWithin[last].Waits != 2 || sum.Publishers != 2 {
 		t.Errorf("%+v", sum)
 	}
 }

@@ -93,13 +93,16 @@ func sumOf(sources []*source.Source) *source.Stats {
 	to := reflect.ValueOf(&sum).Elem()
 	for _, s := range sources {
 		of := s.Stats()
-		for i, n := range of.WaitsWithin {
-			sum.WaitsWithin[i] += n
+		for i, within := range of.WaitsWithin {
+			if i == len(sum.WaitsWithin) {
+				sum.WaitsWithin = append(sum.WaitsWithin, source.WaitsWithin{Time: within.Time})
+			}
+			sum.WaitsWithin[i].Waits += within.Waits
 		}
 		stats := reflect.ValueOf(of)
 		for i := range stats.NumField() {
 			switch field := to.Field(i); field.Kind() {
-			case reflect.Array: // WaitsWithin
+			case reflect.Slice: // WaitsWithin
 			case reflect.Uint64:
 				field.SetUint(field.Uint() + stats.Field(i).Uint())
 			case reflect.Int, reflect.Int64:

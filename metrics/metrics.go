@@ -158,8 +158,8 @@ func (c Counts) Samples() (samples []Sample) {
 	add(entries, float64(s.Prefixes), "prefixes")
 	add(waiting, float64(s.Waiting))
 	within := make(map[float64]uint64)
-	for i, bound := range source.WaitBounds() {
-		within[bound.Seconds()] = s.WaitsWithin[i]
+	for _, w := range s.WaitsWithin {
+		within[w.Time.Seconds()] = w.Waits
 	}
 	samples = append(samples, Sample{Metric: waits, Value: s.WaitTime.Seconds(), Count: s.Waits, Buckets: within})
 	if s.Notifies { // otherwise an alert would have to know that the Source never reports changes

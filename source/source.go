@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,9 +52,10 @@ type Source struct {
 	cancel     context.CancelFunc
 	stop       func() // ends the notifications
 
-	mu    sync.Mutex // guards what follows, breakers, and changes of memory.publishers and memory.negatives
-	calls map[key]*call
-	stats Stats // only the counters; Stats adds the rest
+	mu          sync.Mutex // guards what follows, breakers, and changes of memory.publishers and memory.negatives
+	calls       map[key]*call
+	stats       Stats // only the counters; Stats adds the rest
+	waitsWithin [len(waitBounds)]uint64
 
 	outage outage
 }
@@ -266,16 +266,13 @@ func (s *Source) waited(since time.Duration) {
 	s.stats.WaitTime += took
 	for i, bound := range waitBounds {
 		if took <= bound {
-			s.stats.WaitsWithin[i]++
+			s.waitsWithin[i]++
 		}
 	}
 }
 
 var waitBounds = [...]time.Duration{time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
 	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
-
-// WaitBounds returns the times of [Stats].WaitsWithin, in ascending order.
-func WaitBounds() []time.Duration { return slices.Clone(waitBounds[:]) }
 
 // refresh asks about a remembered publisher, or a pattern, in the background.
 func (s *Source) refresh(text string) {
@@ -408,10 +405,9 @@ type Stats struct {
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the lookup failed or found no slot
 
-	Waits    uint64        `json:"waits"`    // waits of a decision for a lookup, its own or another's; with Config.Patterns, a decision can wait for several
-	WaitTime time.Duration `json:"waitTime"` // of all Waits together; nanoseconds in JSON
-	// WaitsWithin has, for each of WaitBounds, how many of Waits took that long at most.
-	WaitsWithin [len(waitBounds)]uint64 `json:"waitsWithin"`
+	Waits       uint64        `json:"waits"`       // waits of a decision for a lookup, its own or another's; with Config.Patterns, a decision can wait for several
+	WaitTime    time.Duration `json:"waitTime"`    // of all Waits together; nanoseconds in JSON
+	WaitsWithin []WaitsWithin `json:"waitsWithin"` // in ascending order of their times
 
 	Publishers int  `json:"publishers"` // in memory now, expired ones included
 	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included
@@ -419,6 +415,12 @@ type Stats struct {
 	Waiting    int  `json:"waiting"`    // lookups that wait for a slot now
 	Notifies   bool `json:"notifies"`   // the database can report changes
 	Listening  bool `json:"listening"`  // the database would report a change now
+}
+
+// WaitsWithin says how many of [Stats].Waits took Time at most.
+type WaitsWithin struct {
+	Time  time.Duration `json:"time"` // nanoseconds in JSON
+	Waits uint64        `json:"waits"`
 }
 
 // Stats returns the counts so far.
@@ -432,6 +434,9 @@ func (s *Source) Stats() Stats {
 	stats := s.stats
 	stats.Publishers, stats.Negatives, stats.Prefixes = s.memory.publishers.Len(), s.memory.negatives.Len(), s.memory.prefixes.Len()
 	stats.Notifies, stats.Listening = s.asked.Notify != nil, isListening
+	for i, bound := range waitBounds {
+		stats.WaitsWithin = append(stats.WaitsWithin, WaitsWithin{bound, s.waitsWithin[i]})
+	}
 	for i := range s.shards {
 		stats.Waiting += s.shards[i].queue.numWaiting()
 	}

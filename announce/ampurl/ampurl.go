@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ampcors/ampcors/announce"
 	"github.com/ampcors/ampcors/badvalue"
 	"github.com/ampcors/ampcors/internal/outbound"
 )
@@ -109,27 +110,11 @@ func (e *Error) Error() string {
 // Retryable reports whether the API, and not the page, has the problem.
 func (e *Error) Retryable() bool { return e.Code == "" || e.Code == "APPLICATION_ERROR" }
 
-// A StatusError is an answer of the API with another status than 200.
-type StatusError struct {
-	Status  int
-	Message string // what the API says
-}
-
-func (e *StatusError) Error() string {
-	if e.Message == "" {
-		return fmt.Sprintf("the status is %d; want 200", e.Status)
-	}
-	return fmt.Sprintf("the status is %d: %.300s", e.Status, e.Message)
-}
-
-// Retryable reports whether the same request may succeed later.
-func (e *StatusError) Retryable() bool { return outbound.Answer{Status: e.Status}.Retryable() }
-
 var errNotTheAPI = errors.New("the answer is not one of the API")
 
 // Lookup asks about pages, 50 in each request. It sends a request again, up to three times, if the API has too many requests or a
 // problem. The versions have the order of the pages. If there are fewer, the error says why the rest was not asked: it
-// is a *[StatusError], or an error of the network, of ctx or about the answer.
+// is a *[announce.StatusError], or an error of the network, of ctx or about the answer.
 func (c *Client) Lookup(ctx context.Context, pages ...string) (versions []Version, err error) {
 	for batch := range slices.Chunk(pages, maxPages) {
 		answer, err := c.ask(ctx, batch)
@@ -197,7 +182,7 @@ func (c *Client) ask(ctx context.Context, pages []string) (a answer, err error) 
 		if err != nil {
 			return a, err
 		}
-		if resp.StatusCode == http.StatusOK || try == tries || !(&StatusError{Status: resp.StatusCode}).Retryable() {
+		if resp.StatusCode == http.StatusOK || try == tries || !announce.Retryable(resp.StatusCode) {
 			return c.read(resp, text)
 		}
 		asked := outbound.Answer{Header: resp.Header}.RetryAfter(time.Now())
@@ -262,7 +247,7 @@ func (c *Client) read(resp *http.Response, text []byte) (a answer, err error) {
 	unread := json.Unmarshal(text, &a)
 	switch {
 	case resp.StatusCode != http.StatusOK:
-		return a, &StatusError{resp.StatusCode, a.Error.Message}
+		return a, &announce.StatusError{Status: resp.StatusCode, Message: a.Error.Message}
 	case unread != nil:
 		return a, errNotTheAPI
 	}

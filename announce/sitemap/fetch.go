@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ampcors/ampcors/announce"
 	"github.com/ampcors/ampcors/internal/outbound"
 )
 
@@ -28,23 +29,12 @@ var errRedirects = errors.New("it redirects ten times")
 // A RedirectError is the reason why a file that redirects to another host is not read. Its text does not have the
 // URL, because a server chose that, and it may be internal.
 type RedirectError struct {
-	To *url.URL // if it has more than 2,048 bytes, only its scheme and host
+	To string // the URL, without a password; if it has more than 2,048 bytes, only its scheme and host
 }
 
 func (*RedirectError) Error() string {
 	return "it redirects to another host, which is not allowed"
 }
-
-// A StatusError is the reason why a file is not read: its server answers with another status than 200.
-type StatusError struct {
-	Status     int
-	RetryAfter time.Duration // how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say
-}
-
-func (e *StatusError) Error() string { return (*outbound.StatusError)(e).Error() }
-
-// Retryable reports whether the same request may succeed later.
-func (e *StatusError) Retryable() bool { return (*outbound.StatusError)(e).Retryable() }
 
 // newHTTPClient returns a copy of the client with the limits of this package.
 func (r *Reader) newHTTPClient(client *http.Client) *http.Client {
@@ -70,9 +60,9 @@ func (r *Reader) newHTTPClient(client *http.Client) *http.Client {
 			return errRedirects
 		case !isSameHost(to.URL, via[0].URL) && !r.isNamed(to.URL):
 			if len(to.URL.String()) > maxFileURL { // there may be many, and a server chose them
-				return &RedirectError{&url.URL{Scheme: to.URL.Scheme, Host: to.URL.Host[:min(len(to.URL.Host), maxFileURL)]}}
+				return &RedirectError{to.URL.Scheme + "://" + to.URL.Host[:min(len(to.URL.Host), maxFileURL)]}
 			}
-			return &RedirectError{to.URL}
+			return &RedirectError{to.URL.Redacted()}
 		}
 		to.URL.User = credentials(via[0].URL, to.URL)
 		return nil
@@ -117,7 +107,7 @@ func (r *Reader) fetch(ctx context.Context, file *url.URL, known File) (fetched,
 	default:
 		resp.Body.Close()
 		answer := outbound.Answer{Status: resp.StatusCode, Header: resp.Header}
-		return fetched{}, &StatusError{answer.Status, answer.RetryAfter(time.Now())}
+		return fetched{}, &announce.StatusError{Status: answer.Status, RetryAfter: answer.RetryAfter(time.Now())}
 	}
 	if mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && len(mediaType) <= 100 {
 		f.mediaType = strings.Clone(mediaType)

@@ -87,7 +87,7 @@ func TestLookup(t *testing.T) {
 	httpClient.Transport = nil
 	address := strings.TrimPrefix(server.URL, "http://")
 	if code, _, stderr := run(t, "", "lookup", "--endpoint", "http://api.example/", "--resolve", "api.example:80:"+address,
-		"https://www.example.com/a"); code != exitUntested || !strings.Contains(stderr, "the status is 404") {
+		"https://www.example.com/a"); code != exitUntested || !strings.Contains(stderr, "the answer is 404") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -120,10 +120,10 @@ func TestALookupThatFailsKeepsItsAnswers(t *testing.T) {
 				return answerOf(http.StatusServiceUnavailable, `{"error": {"message": "try secret-key later"}}`)
 			}
 			return nil
-		}, code: exitUntested, requests: 5, answered: 50, err: "the status is 503: try … later; URLs that were not looked up: 70 of 120", atLeast: 35 * time.Second},
+		}, code: exitUntested, requests: 5, answered: 50, err: "the answer is 503: try … later; URLs that were not looked up: 70 of 120", atLeast: 35 * time.Second},
 		{name: "a wrong key", other: func(int) *http.Response {
 			return answerOf(http.StatusBadRequest, `{"error": {"message": "API key not valid: secret-key"}}`)
-		}, code: exitUntested, requests: 1, err: "the status is 400: API key not valid: …; URLs that were not looked up: 120 of 120"},
+		}, code: exitUntested, requests: 1, err: "the answer is 400: API key not valid: …; URLs that were not looked up: 120 of 120"},
 		{name: "another answer", other: func(int) *http.Response { return answerOf(http.StatusOK, "<html>secret-key") }, code: exitUntested,
 			requests: 1, err: "the answer is not one of the API"},
 		{name: "a network error", other: func(int) *http.Response { return new(http.Response) }, code: exitUntested, requests: 1, err: "refused, …"},

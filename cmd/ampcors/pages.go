@@ -187,7 +187,7 @@ func (s *pageSource) mark(page string) string {
 func whereTo(err error) error {
 	for _, problem := range problemsOf(err) {
 		if redirect := (*sitemap.RedirectError)(nil); errors.As(problem.Err, &redirect) {
-			problem.Err = fmt.Errorf("%w; give the URL to which it redirects, or allow its host with --allow-host: %.300s", redirect, redirect.To.Redacted())
+			problem.Err = fmt.Errorf("%w; give the URL to which it redirects, or allow its host with --allow-host: %.300s", redirect, redirect.To)
 		}
 	}
 	return err

@@ -29,10 +29,7 @@ func newServeAuthz() *cobra.Command {
 		if err := require(cmd, "proxy", "config"); err != nil {
 			return err
 		}
-		proxy, err := authz.ParseProxy(*proxyName)
-		if err != nil {
-			return err
-		}
+		proxy := authz.Proxy(*proxyName)
 		return s.run(cmd, decider{
 			set: func(cfg *ampcors.Config, log *slog.Logger) {
 				if cfg.ReportOnly && proxy == authz.NGINX {
@@ -45,7 +42,7 @@ func newServeAuthz() *cobra.Command {
 				handler, err := authz.New(run.mw, proxy)
 				return run.smallServer(handler), err
 			},
-			attrs: []any{"proxy", proxy.String()},
+			attrs: []any{"proxy", *proxyName},
 		})
 	}
 	return cmd

@@ -81,23 +81,6 @@ type ShortError struct{ Err error }
 func (e ShortError) Error() string { return Shorten(e.Err.Error()) }
 func (e ShortError) Unwrap() error { return e.Err }
 
-// A StatusError is an answer with another status than 200.
-type StatusError struct {
-	Status     int
-	RetryAfter time.Duration // its Retry-After, or 0
-}
-
-func (e *StatusError) Error() string {
-	text := fmt.Sprintf("the answer is %d; want 200", e.Status)
-	if e.RetryAfter > 0 {
-		text += fmt.Sprintf(", and the server wants no request for %v", e.RetryAfter)
-	}
-	return text
-}
-
-// Retryable reports whether the same request may succeed later.
-func (e *StatusError) Retryable() bool { return announce.Retryable(e.Status) }
-
 // RetryAfter returns the time that the answer asks to wait, or 0.
 func (a Answer) RetryAfter(now time.Time) time.Duration { return announce.RetryAfter(a.Header, now) }
 
@@ -188,7 +171,7 @@ func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, e
 	case a.Status >= 300 && a.Status < 400:
 		return a, fmt.Errorf("the answer is %d, a redirect to %q; want 200 and the key itself", a.Status, a.Header.Get("Location"))
 	case a.Status != http.StatusOK:
-		return a, &StatusError{a.Status, a.RetryAfter(time.Now())}
+		return a, &announce.StatusError{Status: a.Status, RetryAfter: a.RetryAfter(time.Now())}
 	case errors.Is(a.BodyErr, io.ErrShortBuffer):
 		return a, fmt.Errorf("the answer is longer than %d bytes; want the key and nothing else", maxBody)
 	case a.BodyErr != nil:

@@ -155,6 +155,9 @@ func TestTheCaddyfileOfPostgres(t *testing.T) {
 			condition "active AND plan <> 'free'"
 		}
 	}`)
+	if text := string(parse(t, "ampcors {\nsource postgres {env.DATABASE_URL} {\nno_prefixes\n}\n}").SourceRaw); !strings.Contains(text, `"no_prefixes":true`) {
+		t.Error(text)
+	}
 	const want = `{"condition":"active AND plan \u003c\u003e 'free'","conn_string":"{env.DATABASE_URL}","domain_column":"host","module":"postgres","prefix_column":"hash","table":"cms.sites"}`
 	if string(h.SourceRaw) != want {
 		t.Errorf("%s; want %s", h.SourceRaw, want)
@@ -273,6 +276,9 @@ func TestErrorsOfSources(t *testing.T) {
 		"source redis mysql://user:secret@a":                                 "the URL of Redis cannot be read",
 		"source postgres":                                                    "source postgres has no connection string",
 		"source postgres postgres://a {\ntable \"a; b\"\n}":                  "a; b",
+		"source postgres postgres://a {\nno_prefixes x\n}":                   `no_prefixes takes no value`,
+		"source postgres postgres://a {\nno_prefixes\nno_prefixes\n}":        `no_prefixes occurs twice`,
+		"source postgres postgres://a {\nno_prefixes\nprefix_column a\n}":    `prefix_column "a" is set, and so is no_prefixes; want one of them`,
 		"source postgres postgres://a {\nkey_prefix x\n}":                    `unknown option "key_prefix" of source postgres`,
 	} {
 		err := adaptOptions(text)

@@ -26,6 +26,9 @@ type Postgres struct {
 	DomainColumn string `json:"domain_column,omitempty"`
 	PrefixColumn string `json:"prefix_column,omitempty"`
 
+	// No AMP Cache is trusted, so that the table needs no hash prefixes.
+	NoPrefixes bool `json:"no_prefixes,omitempty"`
+
 	// SQL that a row must also satisfy.
 	Condition string `json:"condition,omitempty"`
 }
@@ -54,7 +57,7 @@ func (p *Postgres) Validate() error {
 func (p *Postgres) config(log *slog.Logger) pgsource.Config {
 	return pgsource.Config{
 		ConnString: p.ConnString,
-		Table:      sqlsource.Config{Table: p.Table, DomainColumn: p.DomainColumn, PrefixColumn: p.PrefixColumn, Condition: p.Condition},
+		Table:      sqlsource.Config{Table: p.Table, DomainColumn: p.DomainColumn, PrefixColumn: p.PrefixColumn, NoPrefixes: p.NoPrefixes, Condition: p.Condition},
 		Logger:     log,
 	}
 }
@@ -74,12 +77,13 @@ func (p *Postgres) Open(log *slog.Logger) (opened source.Database, end func(), e
 //		table         <name>
 //		domain_column <name>
 //		prefix_column <name>
+//		no_prefixes
 //		condition     <sql>
 //	}
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := readSource(d, &p.ConnString, "connection string", "postgres://user:password@localhost/database", map[string]*string{
 		"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition,
-	})
+	}, map[string]*bool{"no_prefixes": &p.NoPrefixes})
 	if err != nil {
 		return err
 	}

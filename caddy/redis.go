@@ -71,7 +71,7 @@ func (r *Redis) Open(log *slog.Logger) (opened source.Database, end func(), err 
 //		topology   standalone|cluster|sentinel
 //	}
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if err := readSource(d, &r.URL, "URL", "redis://localhost:6379", map[string]*string{"key_prefix": &r.KeyPrefix, "topology": &r.Topology}); err != nil {
+	if err := readSource(d, &r.URL, "URL", "redis://localhost:6379", map[string]*string{"key_prefix": &r.KeyPrefix, "topology": &r.Topology}, nil); err != nil {
 		return err
 	}
 	return checkSource(d, r.URL, r.Validate)

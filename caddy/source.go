@@ -42,8 +42,8 @@ type pooledSource struct {
 	end func() // closes what is asked
 }
 
-// readSource reads the directives of a source: its address, and its options, each at most once.
-func readSource(d *caddyfile.Dispenser, address *string, kind, example string, options map[string]*string) error {
+// readSource reads the directives of a source: its address, and its options, each at most once. flags are options without a value.
+func readSource(d *caddyfile.Dispenser, address *string, kind, example string, options map[string]*string, flags map[string]*bool) error {
 	d.Next()
 	name := "source " + d.Val()
 	if !d.Args(address) {
@@ -55,9 +55,18 @@ func readSource(d *caddyfile.Dispenser, address *string, kind, example string, o
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		option := d.Val()
 		value, ok := options[option]
+		flag, isFlag := flags[option]
 		switch {
+		case isFlag && *flag:
+			return d.Errf("%s occurs twice", option)
+		case isFlag && d.CountRemainingArgs() > 0:
+			return d.Errf("%s takes no value", option)
+		case isFlag:
+			*flag = true
 		case !ok:
-			return d.Errf("unknown option %q of %s; want one of %s", printable(option), name, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
+			known := slices.Concat(slices.Collect(maps.Keys(options)), slices.Collect(maps.Keys(flags)))
+			slices.Sort(known)
+			return d.Errf("unknown option %q of %s; want one of %s", printable(option), name, strings.Join(known, ", "))
 		case *value != "":
 			return d.Errf("%s occurs twice", option)
 		case !d.AllArgs(value):
@@ -91,7 +100,8 @@ func checkSource(d *caddyfile.Dispenser, address string, validate func() error) 
 		if problem.Path = snakeCase(field); field == "ConnString" {
 			problem.Path = "the connection string"
 		}
-		problem.Want = strings.ReplaceAll(problem.Want, "Topology", "topology")
+		inOptions := strings.NewReplacer("Topology", "topology", "NoPrefixes", "no_prefixes")
+		problem.Reason, problem.Want = inOptions.Replace(problem.Reason), inOptions.Replace(problem.Want)
 	}
 	return d.Err(strings.ReplaceAll(err.Error(), "ampcors: ", ""))
 }

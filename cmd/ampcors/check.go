@@ -51,7 +51,7 @@ func newCheck() *cobra.Command {
 			return err
 		}
 		if args[0] == "-" {
-			for _, flag := range []string{"caches", "with-database", "database", "table", "domain-column", "prefix-column", "condition", "no-triggers"} {
+			for _, flag := range []string{"caches", "with-database", "database", "table", "domain-column", "prefix-column", "no-prefixes", "condition", "no-triggers"} {
 				if cmd.Flags().Changed(flag) {
 					return fmt.Errorf("--%s has no effect on -, because Caddy's configuration names its own caches and database; remove it", flag)
 				}

@@ -47,8 +47,8 @@ func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
 	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
 	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "column of --table that has the domains")
-	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "hash_prefix",
-		"column of --table that has the hash prefixes; if no AMP Cache is trusted, name the column of domains here")
+	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "", "column of --table that has the hash prefixes (default \"hash_prefix\")")
+	cmd.Flags().BoolVar(&d.table.NoPrefixes, "no-prefixes", false, "no AMP Cache is trusted, so that --table needs no hash prefixes")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }
 
@@ -58,9 +58,12 @@ func (d *database) addNoTriggers(cmd *cobra.Command) {
 		"the table needs no triggers, and changes are seen when an answer expires")
 }
 
-// hasPrefixes reports whether the table has hash prefixes. It has none if both columns are the same.
-func (d *database) hasPrefixes() bool {
-	return !d.isColumn(d.table.PrefixColumn, driver.Folded(d.table.DomainColumn))
+// prefixColumn returns the column of hash prefixes, or "" if there is none.
+func (d *database) prefixColumn() string {
+	if d.table.NoPrefixes {
+		return ""
+	}
+	return cmp.Or(d.table.PrefixColumn, "hash_prefix")
 }
 
 // isColumn reports whether a name in a statement means a column.
@@ -96,7 +99,7 @@ func (d *database) checkEscapes() error {
 
 // checkFlags returns an error if flags are about a database, and none is named.
 func (d *database) checkFlags(cmd *cobra.Command) error {
-	for _, flag := range []string{"table", "domain-column", "prefix-column", "condition", "no-triggers"} {
+	for _, flag := range []string{"table", "domain-column", "prefix-column", "no-prefixes", "condition", "no-triggers"} {
 		if cmd.Flags().Changed(flag) && d.address() == "" {
 			return fmt.Errorf("--%s is set, and no database is named: set --database or %s", flag, databaseEnv)
 		}
@@ -253,9 +256,9 @@ func (d *database) hinted(err error) error {
 	case "42703", "1054": // no such column
 		isNamed := func(column string) bool { return strings.Contains(message, strings.ToLower(driver.Folded(column))) }
 		switch {
-		case isNamed(t.PrefixColumn):
-			return fmt.Errorf("%w; it is the column of --prefix-column, here %s, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --prefix-column %s%s",
-				err, t.PrefixColumn, inShell(t.DomainColumn), d.withQuotes(t.PrefixColumn))
+		case !t.NoPrefixes && isNamed(d.prefixColumn()):
+			return fmt.Errorf("%w; it is the column of --prefix-column, here %s, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --no-prefixes%s",
+				err, d.prefixColumn(), d.withQuotes(d.prefixColumn()))
 		case isNamed(t.DomainColumn), t.Condition == "":
 			return fmt.Errorf("%w; --domain-column names the column of domains, here %s%s", err, t.DomainColumn, d.withQuotes(t.DomainColumn))
 		}
@@ -377,7 +380,7 @@ func (d *database) opened() (*sql.DB, error) {
 // withoutPrefix returns how many rows have no hash prefix, or 0 if that is not known or the table has none.
 func (d *database) withoutPrefix(ctx context.Context) (n int) {
 	t := d.table
-	if !d.hasPrefixes() {
+	if t.NoPrefixes {
 		return 0
 	}
 	db, err := d.opened()
@@ -385,7 +388,7 @@ func (d *database) withoutPrefix(ctx context.Context) (n int) {
 		return 0
 	}
 	defer db.Close()
-	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND %[3]s NOT LIKE '*.%%'", t.Table, t.PrefixColumn,
+	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND %[3]s NOT LIKE '*.%%'", t.Table, d.prefixColumn(),
 		t.DomainColumn)).Scan(&n) != nil {
 		return 0
 	}
@@ -411,10 +414,7 @@ func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bo
 	if d.table.Condition != "" {
 		condition = " AND (" + d.table.Condition + "\n)"
 	}
-	prefix := "NULL"
-	if d.hasPrefixes() {
-		prefix = d.table.PrefixColumn
-	}
+	prefix := cmp.Or(d.prefixColumn(), "NULL")
 	read, named, wrong, err := d.wrongRows(ctx, db, prefix, fmt.Sprintf("%s LIMIT %d", condition, mostRows), mostNamed)
 	if isPart = read == mostRows || ctx.Err() != nil; err != nil && !isPart {
 		return "", read, false, d.hinted(err)

@@ -29,6 +29,7 @@ var options = map[string]struct{ name, hint string }{
 // inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
 func inOurWords(err error) error {
 	for v := range badvalue.All(err) {
+		v.Reason, v.Want = strings.ReplaceAll(v.Reason, "NoPrefixes", "--no-prefixes"), strings.ReplaceAll(v.Want, "NoPrefixes", "--no-prefixes")
 		switch o, isKnown := options[strings.TrimPrefix(v.Path, "Table.")]; {
 		case strings.HasPrefix(v.Path, "KeyLocations["):
 			v.Path = "--key-location"

@@ -125,7 +125,7 @@ var flagRules = []flagRule{
 	{"serve-proxy", "tls-cert", "tls-key", ""},
 	{"serve-proxy", "tls-key", "tls-cert", ""},
 	{"check", "with-database", "", "database"}, // the former asks none
-	{"check", "schema", "", "output with-database database table domain-column prefix-column condition"},
+	{"check", "schema", "", "output with-database database table domain-column prefix-column no-prefixes condition"},
 	{"probe", "method content-type body credentials", "endpoint list", ""},
 	{"probe", "plan", "", "advice baseline fail-on ignore require-all"},
 }

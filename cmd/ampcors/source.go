@@ -191,8 +191,8 @@ func (p preparation) install(create, replace bool) error {
 	if p.dryRun || !slices.ContainsFunc(statements, func(s statement) bool { return s.sql == fillPrefixes }) { // otherwise fill has looked at the rows
 		if columns, err := p.columns(); err == nil { // there is a table
 			prefix := "NULL"
-			if p.hasPrefixes() && slices.ContainsFunc(columns, func(c string) bool { return p.isColumn(p.table.PrefixColumn, c) }) {
-				prefix = p.table.PrefixColumn
+			if column := p.prefixColumn(); slices.ContainsFunc(columns, func(c string) bool { return p.isColumn(column, c) }) {
+				prefix = column
 			}
 			if _, wrong := p.check(prefix, false); wrong != nil {
 				findings = exitError{exitFindings, wrong}
@@ -234,7 +234,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	add := func(makes, format string, args ...any) {
 		statements = append(statements, statement{sql: fmt.Sprintf(format, args...), makes: makes})
 	}
-	table, domain, prefix := p.table.Table, p.table.DomainColumn, p.table.PrefixColumn
+	table, domain, prefix := p.table.Table, p.table.DomainColumn, p.prefixColumn()
 	columns, err := p.columns()
 	near := ""
 	if isNoTable(err) {
@@ -266,16 +266,17 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		if p.createIndex, err = p.howToIndex(); err != nil {
 			return nil, err
 		}
-		if i := slices.IndexFunc(columns, func(c string) bool { return strings.EqualFold(c, driver.Folded(prefix)) }); i >= 0 && !has(prefix) {
+		hasPrefix := p.table.NoPrefixes || has(prefix)
+		if i := slices.IndexFunc(columns, func(c string) bool { return strings.EqualFold(c, driver.Folded(prefix)) }); i >= 0 && !hasPrefix {
 			return nil, fmt.Errorf("the table %s has no column %s, and has %s; want --prefix-column %s", table, prefix, p.quoted(columns[i]), inShell(p.quoted(columns[i])))
 		}
 		if p.createIndex == "" { // a view, of which only the rows are looked at
-			if !has(prefix) {
+			if !hasPrefix {
 				return nil, fmt.Errorf("%s has no column %s, and it is not a table, so that none can be added", table, prefix)
 			}
 			return nil, nil
 		}
-		if !has(prefix) {
+		if !hasPrefix {
 			add("the column "+prefix, "ALTER TABLE %s ADD COLUMN %s %s", table, prefix, p.hash)
 		}
 		index := func(column string) error {
@@ -300,7 +301,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		if err := index(domain); err != nil { // before the prefixes are filled, domain by domain
 			return nil, err
 		}
-		if !p.hasPrefixes() {
+		if p.table.NoPrefixes {
 			break
 		}
 		add("", fillPrefixes)
@@ -311,7 +312,7 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		return nil, p.hinted(err)
 	case near != "":
 		return nil, fmt.Errorf("there is no table %s, and the database has %s; want --table %s", table, near, inShell(near))
-	case create && !p.hasPrefixes():
+	case create && p.table.NoPrefixes:
 		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY)", table, domain, p.text)
 	case create:
 		add("the table", "CREATE TABLE %s (%s %s PRIMARY KEY, %s %s UNIQUE)", table, domain, p.text, prefix, p.hash)
@@ -449,8 +450,8 @@ func (p preparation) hasRow(query string) (bool, error) {
 
 // fill fills the hash prefixes that are missing.
 func (p preparation) fill() error {
-	if !p.hasPrefixes() {
-		return errors.New("--prefix-column is the column of domains, for tables without hash prefixes: there is nothing to fill")
+	if p.table.NoPrefixes {
+		return errors.New("--no-prefixes is for tables without hash prefixes: there is nothing to fill")
 	}
 	config := p.table
 	config.Condition = "" // a row may satisfy it later

@@ -175,10 +175,10 @@ func TestSourceInstallAndFill(t *testing.T) {
 			exec("INSERT INTO tenants VALUES ('www.example.com', true), ('Grosse.example', true)")
 			tenants := []string{"--table", "tenants", "--domain-column", "host", "--condition", "active"}
 			config := writeFile(t, filepath.Join(t.TempDir(), "tenants.json"), `{"caches": []}`)
-			if _, _, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); !strings.Contains(stderr, "use --prefix-column host") {
+			if _, _, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); !strings.Contains(stderr, "use --no-prefixes") {
 				t.Error(stderr)
 			}
-			tenants = append(tenants, "--prefix-column", "host")
+			tenants = append(tenants, "--no-prefixes")
 			if out, stderr := source(exitFindings, on(tenants, "install")...); strings.Contains(out, "prefix") ||
 				!strings.Contains(stderr, `"Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
 				t.Errorf("%s%s", out, stderr)
@@ -220,8 +220,8 @@ func TestSourceInstallAndFill(t *testing.T) {
 				}
 			}
 			for condition, want := range map[string]string{"active = 1": `write "active" in place of "active = 1"`, "nonsense": "--condition names it, here nonsense"} {
-				if code, _, stderr := run(t, "", "check", config, "--database", url, "--table", "tenants", "--domain-column", "host", "--prefix-column",
-					"host", "--condition", condition); (code == exitClean || !strings.Contains(stderr, want)) && (driver == "pgx" || condition == "nonsense") {
+				if code, _, stderr := run(t, "", "check", config, "--database", url, "--table", "tenants", "--domain-column", "host", "--no-prefixes",
+					"--condition", condition); (code == exitClean || !strings.Contains(stderr, want)) && (driver == "pgx" || condition == "nonsense") {
 					t.Errorf("%s: %d, %s", condition, code, stderr)
 				}
 			}

@@ -50,7 +50,7 @@ func main() {
 // handler returns the API. Pages at the origins of development may act for each tenant.
 func handler(db *sql.DB, development []string) (http.Handler, error) {
 	// Without AMP Caches, no hash prefix is looked up.
-	table, err := sqlsource.New(db, sqlsource.Config{Table: "customers", DomainColumn: "domain", PrefixColumn: "domain"})
+	table, err := sqlsource.New(db, sqlsource.Config{Table: "customers", DomainColumn: "domain", NoPrefixes: true})
 	if err != nil {
 		return nil, err
 	}

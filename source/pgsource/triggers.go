@@ -260,7 +260,8 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 		}
 		return fmt.Sprintf("SELECT %s FROM %s AS %s%s", strings.Join(columns, ", "), transition, name, where)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{driver.Folded(t.DomainColumn), driver.Folded(t.PrefixColumn),
+	prefix := cmp.Or(t.PrefixColumn, t.DomainColumn) // with NoPrefixes
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{driver.Folded(t.DomainColumn), driver.Folded(prefix),
 		strings.TrimSpace(t.Condition)}))
 	mark := fmt.Sprintf("-- ampcors %x", sum[:8])
 	body := mark + fmt.Sprintf(`
@@ -310,7 +311,7 @@ EXCEPTION WHEN OTHERS THEN
 END
 `, maxRows+1, channel,
 		rows("ampcors_new", t.DomainColumn), rows("ampcors_old", t.DomainColumn),
-		rows("ampcors_old", t.DomainColumn, t.PrefixColumn), rows("ampcors_new", t.DomainColumn, t.PrefixColumn), maxPayload,
+		rows("ampcors_old", t.DomainColumn, prefix), rows("ampcors_new", t.DomainColumn, prefix), maxPayload,
 		installing, t.Table)
 	var b strings.Builder
 	// A writer's search_path must not change what Condition and its operators mean, nor may its own schema or temporary tables.

@@ -100,7 +100,10 @@ import (
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot; a view will do
 	DomainColumn string // "domain"
-	PrefixColumn string // "hash_prefix"; if no AMP Cache is trusted, set it to the name of DomainColumn: then no hash prefix is looked up, and none is needed
+	PrefixColumn string // "hash_prefix"
+
+	// NoPrefixes is for servers that trust no AMP Cache: no hash prefix is looked up, and PrefixColumn is not needed.
+	NoPrefixes bool
 
 	// Condition is SQL that a row must also satisfy, such as "active AND plan <> 'free'".
 	// It is part of each lookup, but not of FillPrefixes. It must not contain untrusted
@@ -125,6 +128,13 @@ func (c Config) Complete() (Config, error) {
 		{"DomainColumn", &c.DomainColumn, "domain"},
 		{"PrefixColumn", &c.PrefixColumn, "hash_prefix"},
 	} {
+		if f.field == "PrefixColumn" && c.NoPrefixes {
+			if c.PrefixColumn != "" {
+				errs = append(errs, &badvalue.Error{Code: badvalue.Conflict, Path: "PrefixColumn", Value: c.PrefixColumn,
+					Reason: "is set, and so is NoPrefixes", Want: "one of them"})
+			}
+			continue
+		}
 		if *f.value == "" {
 			*f.value = f.defaultValue
 		}
@@ -143,6 +153,10 @@ func (c Config) Complete() (Config, error) {
 				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %s; or a name in quotes, such as %s, which may also have hyphens and spaces",
 					f.defaultValue, quotes+"Sites"+quotes)})
 		}
+	}
+	if c.PrefixColumn == c.DomainColumn && len(errs) == 0 {
+		errs = append(errs, &badvalue.Error{Code: badvalue.Conflict, Path: "PrefixColumn", Value: c.PrefixColumn,
+			Reason: "is the column of domains", Want: "that of hash prefixes; or NoPrefixes, if no AMP Cache is trusted"})
 	}
 	switch c.Placeholder {
 	case "":
@@ -188,7 +202,10 @@ func New(db *sql.DB, table Config) (*Table, error) {
 	if db.Stats().MaxOpenConnections == 0 {
 		s.slots = make(chan struct{}, defaultConns)
 	}
-	s.byColumn = map[string]string{table.DomainColumn: s.lookup(table.DomainColumn), table.PrefixColumn: s.lookup(table.PrefixColumn)}
+	s.byColumn = map[string]string{table.DomainColumn: s.lookup(table.DomainColumn)}
+	if !table.NoPrefixes {
+		s.byColumn[table.PrefixColumn] = s.lookup(table.PrefixColumn)
+	}
 	return s, nil
 }
 
@@ -230,6 +247,9 @@ func (s *Table) publisherByDomain(ctx context.Context, domain string) (string, e
 
 // publisherByHash returns the domain of the row with this prefix.
 func (s *Table) publisherByHash(ctx context.Context, prefix string) (string, error) {
+	if s.table.NoPrefixes {
+		return "", nil
+	}
 	return s.find(ctx, s.table.PrefixColumn, prefix, func(row string) bool {
 		own, err := cacheurl.HashPrefix(row)
 		return err == nil && own == prefix && isCanonical(row)
@@ -392,7 +412,12 @@ const (
 // A domain that is not canonical, such as one in upper case or in Unicode, would never be
 // found. It is skipped, and the error has the domain and what it should be. A row that the
 // database rejects is skipped and reported too. At most 100 are reported.
+//
+// With [Config].NoPrefixes, there is nothing to fill.
 func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) (filled int, err error) {
+	if s.table.NoPrefixes {
+		return 0, nil
+	}
 	var domains []string
 	for domain, err := range s.domains(ctx, s.table.PrefixColumn+" IS NULL AND "+s.table.DomainColumn+" IS NOT NULL") {
 		if err != nil {

@@ -272,6 +272,28 @@ ampcors: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 	}
 }
 
+func TestNoPrefixes(t *testing.T) {
+	for want, c := range map[string]Config{
+		`PrefixColumn "hash" is set, and so is NoPrefixes; want one of them`:                                                    {PrefixColumn: "hash", NoPrefixes: true},
+		`PrefixColumn "domain" is the column of domains; want that of hash prefixes; or NoPrefixes, if no AMP Cache is trusted`: {PrefixColumn: "domain"},
+	} {
+		if _, err := c.Complete(); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+	table, err := New(sql.OpenDB(nil), Config{NoPrefixes: true, Placeholder: "$1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Neither asks the database, which there is not.
+	if publisher, err := table.Database().PublisherByHash(t.Context(), "a"); publisher != "" || err != nil {
+		t.Error(publisher, err)
+	}
+	if filled, err := table.FillPrefixes(t.Context(), nil); filled != 0 || err != nil {
+		t.Error(filled, err)
+	}
+}
+
 // A name in quotes is one, if they are the database's: to MySQL and SQLite, double quotes may enclose a text, which no row equals.
 func TestNamesInQuotes(t *testing.T) {
 	for _, test := range []struct {

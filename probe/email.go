@@ -21,7 +21,7 @@ const (
 )
 
 // isAcceptedV2 and isAcceptedV1 are the verdicts on the sender's own email.
-func (c *cell) isAcceptedV2(t *trial) verdict {
+func (c *cell) isAcceptedV2(t *trial) ruling {
 	a := t.got(told)
 	_, resp := a.last()
 	if got := resp.Header.Values(allowSender); resp.Status < 400 && (len(got) != 1 || got[0] != "*" && got[0] != c.sender) {
@@ -30,7 +30,7 @@ func (c *cell) isAcceptedV2(t *trial) verdict {
 	return acceptedBelow400(a)
 }
 
-func (c *cell) isAcceptedV1(t *trial) verdict {
+func (c *cell) isAcceptedV1(t *trial) ruling {
 	a := t.got(told)
 	_, resp := a.last()
 	exposed := strings.FieldsFunc(strings.ToLower(strings.Join(resp.Header.Values("Access-Control-Expose-Headers"), ",")),
@@ -47,31 +47,31 @@ func (c *cell) isAcceptedV1(t *trial) verdict {
 	return acceptedBelow400(a)
 }
 
-func acceptedBelow400(a *answer) verdict {
+func acceptedBelow400(a *answer) ruling {
 	if a.status() >= 400 {
 		return rejected(a, fmt.Sprintf("a mail client rejects an answer with status %d", a.status()))
 	}
 	return fine()
 }
 
-func rejected(a *answer, why string) verdict {
+func rejected(a *answer, why string) ruling {
 	v := broken(a, why)
 	v.reason = why
 	return v
 }
 
-// isOtherSenderDenied is the verdict on a request that names another sender, or none.
-func (c *cell) isOtherSenderDenied(t *trial) verdict {
-	a := t.asked[0]
+// isOtherSenderDenied is the ruling on a request that names another sender, or none.
+func (c *cell) isOtherSenderDenied(t *trial) ruling {
+	a := t.turns[0]
 	_, resp := a.last()
-	_, own := c.control.asked[0].last()
+	_, own := c.control.turns[0].last()
 	isRead := false
 	switch allowed := resp.Header.Get(allowSender); {
 	case resp.Status >= 400:
 	case t.origin != "": // version 1
 		isRead = checkCORS(t.origin, false, resp.Header) == nil && resp.Header.Get(sourceOrigin) == a.claims[0]
 	case allowed == "*" && own.Header.Get(allowSender) == "*":
-		return verdict{Outcome: Fine, isPublic: true} // which AMP's document allows: the emails of everybody may read it
+		return ruling{Outcome: Fine, isPublic: true} // which AMP's document allows: the emails of everybody may read it
 	default:
 		isRead = allowed != "" && (allowed == "*" || allowed == a.header.Get(emailSender))
 	}
@@ -85,15 +85,15 @@ func (c *cell) isOtherSenderDenied(t *trial) verdict {
 	return fine()
 }
 
-// isWebsiteDenied is the verdict on a website that names the sender.
-func (c *cell) isWebsiteDenied(t *trial) verdict {
+// isWebsiteDenied is the ruling on a website that names the sender.
+func (c *cell) isWebsiteDenied(t *trial) ruling {
 	a := t.got(told)
 	_, resp := a.last()
 	switch {
 	case resp.Status >= 400 || checkCORS(evil, false, resp.Header) != nil:
 		return fine()
 	case resp.Header.Get("Access-Control-Allow-Origin") == "*":
-		return verdict{Outcome: Fine, isPublic: true}
+		return ruling{Outcome: Fine, isPublic: true}
 	}
 	return broken(a, "a browser lets every website that names the sender read it")
 }

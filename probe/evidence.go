@@ -103,7 +103,7 @@ const (
 // seen returns what the requests of one of the publisher's pages show, and the answer by which it is judged. That is the first,
 // unless a request that no cache could answer had another result.
 func (c *cell) seen(t *trial) (seen, *answer) {
-	first, unstored, again := t.asked[0].answer, t.got(fresh), t.got(repeated)
+	first, unstored, again := t.turns[0].answer, t.got(fresh), t.got(repeated)
 	switch {
 	case first.isReadable():
 		return works, first
@@ -126,19 +126,19 @@ func (c *cell) seen(t *trial) (seen, *answer) {
 
 // isEverReadable reports whether a page could read one of the answers.
 func (t *trial) isEverReadable() bool {
-	return slices.ContainsFunc(t.asked, func(a asked) bool { return a.isReadable() })
+	return slices.ContainsFunc(t.turns, func(a turn) bool { return a.isReadable() })
 }
 
 // isAllFromCache reports whether a shared cache gave each answer.
 func (t *trial) isAllFromCache() bool {
-	return !slices.ContainsFunc(t.asked, func(a asked) bool {
+	return !slices.ContainsFunc(t.turns, func(a turn) bool {
 		_, resp := a.last()
 		return resp == nil || !isFromCache(resp.Header)
 	})
 }
 
 // last returns the last answer.
-func (t *trial) last() *answer { return t.asked[len(t.asked)-1].answer }
+func (t *trial) last() *answer { return t.turns[len(t.turns)-1].answer }
 
 // isOverloaded reports whether a status says that the backend did not look at the request.
 func isOverloaded(status int) bool {

@@ -26,16 +26,16 @@ type front struct {
 // grants the page's preflight, or the answer has a cache's header.
 func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 	var f front
-	var first *asked
+	var first *turn
 	for _, t := range own {
 		switch {
 		case t.Kind != KindPage || t.origin == originOfURL(c.e.URL): // its requests are not CORS
-		case !t.isAnswered() || t.asked[0].fetch == nil || c.e.Method != http.MethodGet && c.e.Method != http.MethodHead:
+		case !t.isAnswered() || t.turns[0].fetch == nil || c.e.Method != http.MethodGet && c.e.Method != http.MethodHead:
 			return
-		case first != nil && !isSameForBoth(first.fetch.response, t.asked[0].fetch.response):
+		case first != nil && !isSameForBoth(first.fetch.response, t.turns[0].fetch.response):
 			return
 		default:
-			if first = &t.asked[0]; f.page == nil && !first.isReadable() {
+			if first = &t.turns[0]; f.page == nil && !first.isReadable() {
 				f.page = t
 			} else {
 				f.other = t
@@ -45,9 +45,9 @@ func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 	if f.page == nil || f.other == nil {
 		return
 	}
-	s := f.page.asked[0].step
+	s := f.page.turns[0].step
 	s.mode = preflights
-	if f.preflight = c.send(ctx, f.page, s); !f.isGranted() && !hasAge(f.page.asked[0].answer) && !isFromCache(first.fetch.response.Header) {
+	if f.preflight = c.send(ctx, f.page, s); !f.isGranted() && !hasAge(f.page.turns[0].answer) && !isFromCache(first.fetch.response.Header) {
 		return
 	}
 	select {
@@ -55,8 +55,8 @@ func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 	case <-ctx.Done():
 		return
 	}
-	f.later = c.send(ctx, f.page, f.page.asked[0].step)
-	f.ofOther = c.send(ctx, f.other, f.other.asked[0].step)
+	f.later = c.send(ctx, f.page, f.page.turns[0].step)
+	f.ofOther = c.send(ctx, f.other, f.other.turns[0].step)
 	f.unstored = c.send(ctx, f.page, c.controlStep())
 	for _, a := range []*answer{f.later, f.ofOther, f.unstored} {
 		if a.err != nil || a.fetch == nil { // nil if a preflight is no longer granted
@@ -90,7 +90,7 @@ func reasonOf(resp *response) string {
 // hasAmpcors reports whether ampcors has denied a request of the cell.
 func (c *cell) hasAmpcors() bool {
 	return slices.ContainsFunc(c.trials, func(t *trial) bool {
-		return slices.ContainsFunc(t.asked, func(a asked) bool { return isOfAnotherList(a.answer) })
+		return slices.ContainsFunc(t.turns, func(a turn) bool { return isOfAnotherList(a.answer) })
 	})
 }
 
@@ -175,7 +175,7 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 	if f == nil {
 		return "", false
 	}
-	first, later, unstored := f.page.asked[0].fetch.response, f.later.fetch.response, f.unstored.fetch.response
+	first, later, unstored := f.page.turns[0].fetch.response, f.later.fetch.response, f.unstored.fetch.response
 	if isForOther(f.ofOther, f.page.origin) {
 		return "a second later this page's request was answered rightly, and the next page got that answer: a cache in front of the backend keeps answers for a short time", true
 	}
@@ -183,7 +183,7 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 		return "", false
 	}
 	without, reason := c.withoutOriginTrial(), reasonOf(first)
-	isEverywhere := without != nil && without.isAnswered() && isSameForBoth(without.asked[0].fetch.response, first)
+	isEverywhere := without != nil && without.isAnswered() && isSameForBoth(without.turns[0].fetch.response, first)
 	hit := hitOf(later.Header)
 	switch isHit := hit != "" && isFromCache(unstored.Header); {
 	case hit != "" && !isHit: // a new URL, which the cache did not have, gets the same from the backend
@@ -209,10 +209,10 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 func changedOrigin(pages []*trial) string {
 	reason := ""
 	for _, t := range pages {
-		if !t.isAnswered() || t.asked[0].fetch == nil {
+		if !t.isAnswered() || t.turns[0].fetch == nil {
 			return ""
 		}
-		said := ownReason(t.asked[0].fetch.response)
+		said := ownReason(t.turns[0].fetch.response)
 		if reason == "" {
 			reason = said
 		}
@@ -235,10 +235,10 @@ const ofNoOrigin = "; if there is none, the backend allows none of these pages"
 // answers each page as if there were none.
 func (c *cell) ofLostOrigin(pages []*trial) string {
 	isBlind := func(t *trial) bool {
-		if !t.isAnswered() || t.asked[0].fetch == nil {
+		if !t.isAnswered() || t.turns[0].fetch == nil {
 			return false
 		}
-		resp := t.asked[0].fetch.response
+		resp := t.turns[0].fetch.response
 		return resp.Status < 400 && variesByOrigin(resp.Header) && resp.Header.Get("Access-Control-Allow-Origin") == ""
 	}
 	without := c.withoutOriginTrial()

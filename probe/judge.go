@@ -33,7 +33,7 @@ func (c *cell) judge() {
 	c.attribute()
 }
 
-// judgeTrial gives a trial the verdict of its rule.
+// judgeTrial gives a trial the ruling of its rule.
 func (c *cell) judgeTrial(t *trial) {
 	breaks := t.rule.breaks
 	if breaks == nil {
@@ -46,8 +46,8 @@ func (c *cell) judgeTrial(t *trial) {
 	}
 }
 
-// A verdict is what the answers of a trial show.
-type verdict struct {
+// A ruling is what the answers of a trial show.
+type ruling struct {
 	Outcome
 	id       ID      // of the broken rule, if it is not the trial's
 	shown    *answer // shows it
@@ -57,21 +57,21 @@ type verdict struct {
 	isPublic bool
 }
 
-func fine() verdict { return verdict{Outcome: Fine} }
+func fine() ruling { return ruling{Outcome: Fine} }
 
-func broken(shown *answer, remark string) verdict {
-	return verdict{Outcome: Problem, shown: shown, remark: remark}
+func broken(shown *answer, remark string) ruling {
+	return ruling{Outcome: Problem, shown: shown, remark: remark}
 }
 
-func unknown(reason string) verdict { return verdict{Outcome: NotTested, reason: reason} }
+func unknown(reason string) ruling { return ruling{Outcome: NotTested, reason: reason} }
 
-// moot is a verdict on what need not be known.
-func moot(reason string) verdict {
-	return verdict{Outcome: NotTested, reason: reason, byChoice: true}
+// moot is a ruling on what need not be known.
+func moot(reason string) ruling {
+	return ruling{Outcome: NotTested, reason: reason, byChoice: true}
 }
 
 // settle gives a trial its outcome.
-func (t *trial) settle(v verdict) {
+func (t *trial) settle(v ruling) {
 	t.IsPublic = v.isPublic
 	switch v.Outcome {
 	case Problem:
@@ -112,11 +112,11 @@ func (c *cell) note(text string) { c.notes = append(c.notes, text) }
 
 // provesNothing returns why the answers of a trial do not show whether it breaks its rule.
 func (c *cell) provesNothing(t *trial) error {
-	if len(t.asked) == 0 {
+	if len(t.turns) == 0 {
 		return errors.New("it was not sent")
 	}
 	if !t.Kind.IsHostile() || t.Kind.IsEmail() {
-		switch first := t.asked[0]; {
+		switch first := t.turns[0]; {
 		case first.err != nil:
 			return first.err
 		case isOverloaded(first.status()):
@@ -124,8 +124,8 @@ func (c *cell) provesNothing(t *trial) error {
 		}
 		return nil
 	}
-	control := c.control.asked[0]
-	for _, a := range t.asked {
+	control := c.control.turns[0]
+	for _, a := range t.turns {
 		if a.isReadable() && t.Kind != KindForged {
 			return nil // allowed, whatever the rest is
 		}
@@ -154,16 +154,16 @@ func (c *cell) allows(t *trial, a *answer) bool {
 
 // isOnlyPreflighted reports whether a page was allowed by a preflight that grants too little, and no answer shows what it may read.
 func (c *cell) isOnlyPreflighted(t *trial) bool {
-	isSent := slices.ContainsFunc(t.asked, func(a asked) bool { return a.fetch != nil })
-	return c.isHidden && !isSent && slices.ContainsFunc(t.asked, func(a asked) bool {
+	isSent := slices.ContainsFunc(t.turns, func(a turn) bool { return a.fetch != nil })
+	return c.isHidden && !isSent && slices.ContainsFunc(t.turns, func(a turn) bool {
 		return a.preflight != nil && a.preflight.response != nil && a.preflight.response.Header.Get("Access-Control-Allow-Origin") == t.origin
 	})
 }
 
-// isDenied is the verdict on a page that must not be able to read any answer.
-func (c *cell) isDenied(t *trial) verdict {
+// isDenied is the ruling on a page that must not be able to read any answer.
+func (c *cell) isDenied(t *trial) ruling {
 	isPublic := false
-	for _, a := range t.asked {
+	for _, a := range t.turns {
 		isReflectedError := a.isSimple && a.status() >= 400 // a backend would deny the page's own request, which has these headers
 		isRun := a.preflight != nil && a.blocked == nil && a.fetch != nil && a.status() < 400 && !isSafelistedMethod(c.e.Method)
 		switch {
@@ -174,7 +174,7 @@ func (c *cell) isDenied(t *trial) verdict {
 			}
 			return v
 		case isRun:
-			return verdict{Outcome: Problem, id: UnsafeReachesHandler, shown: a.answer, remark: "its preflight is granted, so that the handler runs", isPublic: isPublic}
+			return ruling{Outcome: Problem, id: UnsafeReachesHandler, shown: a.answer, remark: "its preflight is granted, so that the handler runs", isPublic: isPublic}
 		}
 		// The trial was sent with cookies, and a page can also send it without.
 		if _, resp := a.last(); resp != nil && !c.e.Credentials && resp.Header.Get("Access-Control-Allow-Origin") == "*" {
@@ -184,14 +184,14 @@ func (c *cell) isDenied(t *trial) verdict {
 	if c.isOnlyPreflighted(t) {
 		return unknown("its preflight is answered as if it were allowed, and grants as little as that of the publisher's page: what it could read shows once the publisher's page works")
 	}
-	return verdict{Outcome: Fine, isPublic: isPublic}
+	return ruling{Outcome: Fine, isPublic: isPublic}
 }
 
-// isAnsweredAtAll is the verdict on a request that has no wrong answer. findFlaws judges its headers.
-func (c *cell) isAnsweredAtAll(*trial) verdict { return fine() }
+// isAnsweredAtAll is the ruling on a request that has no wrong answer. findFlaws judges its headers.
+func (c *cell) isAnsweredAtAll(*trial) ruling { return fine() }
 
 // isAnsweredAsOurselves notes it if the backend answers this program in another way than browsers.
-func (c *cell) isAnsweredAsOurselves(t *trial) verdict {
+func (c *cell) isAnsweredAsOurselves(t *trial) ruling {
 	a := t.got(told)
 	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) && c.differs == nil {
 		c.note(fmt.Sprintf("The answers of %s depend on User-Agent: with %q, which this program has, the publisher's page gets status %d. "+
@@ -201,9 +201,9 @@ func (c *cell) isAnsweredAsOurselves(t *trial) verdict {
 	return fine()
 }
 
-// revalidates is the verdict on an answer that a browser has revalidated. The headers of a 304 replace those that it stored under the same
+// revalidates is the ruling on an answer that a browser has revalidated. The headers of a 304 replace those that it stored under the same
 // names (RFC 9111 section 3.2), and the CORS check is made with all of them.
-func (c *cell) revalidates(t *trial) verdict {
+func (c *cell) revalidates(t *trial) ruling {
 	a := t.got(revalidated)
 	if a == nil { // without a validator, there is nothing to revalidate
 		return fine()
@@ -228,8 +228,8 @@ func (c *cell) revalidates(t *trial) verdict {
 	return fine()
 }
 
-// worksInABrowser is the verdict on the publisher's page in a browser that sends other headers.
-func (c *cell) worksInABrowser(t *trial) verdict {
+// worksInABrowser is the ruling on the publisher's page in a browser that sends other headers.
+func (c *cell) worksInABrowser(t *trial) ruling {
 	a := t.got(changed)
 	if id := c.onlyWhenChanged(t); id != "" {
 		return broken(a, t.What+": "+named(id))
@@ -245,8 +245,8 @@ func (c *cell) worksInABrowser(t *trial) verdict {
 	return fine()
 }
 
-// worksWithoutCookies is the verdict on the publisher's page for a reader who has no cookie.
-func (c *cell) worksWithoutCookies(t *trial) verdict {
+// worksWithoutCookies is the ruling on the publisher's page for a reader who has no cookie.
+func (c *cell) worksWithoutCookies(t *trial) ruling {
 	if id := c.onlyWhenChanged(t); id != "" {
 		return broken(t.got(changed), t.What+": "+named(id))
 	}
@@ -271,7 +271,7 @@ func named(id ID) string {
 
 // bodies returns the bodies of successes.
 func (t *trial) bodies() (bodies [][]byte) {
-	for _, a := range t.asked {
+	for _, a := range t.turns {
 		if _, resp := a.last(); a.err == nil && resp.Status < 300 {
 			bodies = append(bodies, resp.Body)
 		}
@@ -295,7 +295,7 @@ func (c *cell) onlyWhenChanged(t *trial) ID {
 		return ""
 	}
 	isWrong := make(map[role]ID)
-	for _, a := range t.asked {
+	for _, a := range t.turns {
 		why := a.why()
 		if t.Kind == KindCookies && !a.cookies { // the page allows cookies, although there are none
 			if a.fetch == nil || a.fetch.response == nil || a.fetch.hop > 0 || isRedirect(a.status()) {
@@ -322,15 +322,15 @@ func (c *cell) onlyWhenChanged(t *trial) ID {
 	return ""
 }
 
-// getsItsOwnAnswer is the verdict on two pages that asked at the same time. What happened only once may be chance.
-func (c *cell) getsItsOwnAnswer(t *trial) verdict {
+// getsItsOwnAnswer is the ruling on two pages that asked at the same time. What happened only once may be chance.
+func (c *cell) getsItsOwnAnswer(t *trial) ruling {
 	v := broken(nil, "another page asked for the same URL at the same time, and got this answer; one request alone does not show it")
 	if slices.ContainsFunc(c.trials, func(t *trial) bool { return slices.Contains(t.Causes, CachedWrongOrigin) }) {
 		v.id = CachedWrongOrigin // which is also the cause of this
 	}
 	swapped := 0
-	for i, a := range t.asked {
-		request, _ := t.asked[i^1].last() // of the other page
+	for i, a := range t.turns {
+		request, _ := t.turns[i^1].last() // of the other page
 		switch {
 		case a.err != nil:
 			return unknown(a.err.Error())
@@ -352,8 +352,8 @@ func (c *cell) getsItsOwnAnswer(t *trial) verdict {
 	return v
 }
 
-// isGrantedByName is the verdict on a page that asks to send AMP-Same-Origin. See attribute for when it matters.
-func (c *cell) isGrantedByName(t *trial) verdict {
+// isGrantedByName is the ruling on a page that asks to send AMP-Same-Origin. See attribute for when it matters.
+func (c *cell) isGrantedByName(t *trial) ruling {
 	a := t.got(told)
 	if _, resp := a.last(); a.isReadable() && resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 		return broken(a, "")
@@ -361,8 +361,8 @@ func (c *cell) isGrantedByName(t *trial) verdict {
 	return fine()
 }
 
-// isPreferred is the verdict on a request with AMP-Same-Origin, which is denied without it.
-func (c *cell) isPreferred(t *trial) verdict {
+// isPreferred is the ruling on a request with AMP-Same-Origin, which is denied without it.
+func (c *cell) isPreferred(t *trial) ruling {
 	without := t.got(publishers)
 	if without == nil || without.err != nil {
 		return unknown("the request without AMP-Same-Origin is not answered")
@@ -373,9 +373,9 @@ func (c *cell) isPreferred(t *trial) verdict {
 	return fine()
 }
 
-// isForged is the verdict on a request that changes data, and that any page can make a browser send. It can
+// isForged is the ruling on a request that changes data, and that any page can make a browser send. It can
 // only be compared with the publisher's own.
-func (c *cell) isForged(t *trial) verdict {
+func (c *cell) isForged(t *trial) ruling {
 	_, own := t.got(publishers).last()
 	if own.Status >= 400 {
 		return unknown(fmt.Sprintf("the publisher's own request is answered with status %d, so that the answer to a forged one proves nothing",
@@ -393,7 +393,7 @@ func (c *cell) isForged(t *trial) verdict {
 	case resp.Status >= 400 && len(bytes.TrimSpace(own.Body)) >= minBody && hasBody(resp.Body, own.Body):
 		return broken(a, "the answer has what the handler writes, so that the handler ran")
 	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
-		return verdict{Outcome: Problem, id: UnsafeSeemsToRun, shown: a, remark: fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)}
+		return ruling{Outcome: Problem, id: UnsafeSeemsToRun, shown: a, remark: fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)}
 	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
 		return unknown(fmt.Sprintf("it is answered with status %d, and with another answer than the publisher's own request: only the backend knows whether it was denied. "+
 			"A denial with status 403 would show it, and so would an answer to the publisher's page that is the same each time", resp.Status))

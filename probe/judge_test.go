@@ -47,15 +47,15 @@ func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change f
 		trial.shape.ask(t.Context(), trial, func(r role, s step) *answer {
 			a := recorded(403, "Forbidden", "Vary: Origin")
 			switch {
-			case len(given) > 0 && (trial.Kind == KindPage || len(trial.asked) < len(given)): // each time, to a page
-				a = given[min(len(trial.asked), len(given)-1)]
+			case len(given) > 0 && (trial.Kind == KindPage || len(trial.turns) < len(given)): // each time, to a page
+				a = given[min(len(trial.turns), len(given)-1)]
 			case trial.Kind == KindPage, trial.shape.isCompared, s.as != nil:
 				a = recorded(200, `{"ok": true}`, "Access-Control-Allow-Origin: "+trial.origin, "Access-Control-Allow-Credentials: true", "Vary: Origin")
 			}
 			if a.fetch != nil && trial.Kind != KindForged {
 				a.fetch.blocked = checkCORS(trial.origin, true, a.fetch.response.Header)
 			}
-			trial.asked = append(trial.asked, asked{r, s, a})
+			trial.turns = append(trial.turns, turn{r, s, a})
 			return a
 		})
 	}
@@ -108,7 +108,7 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "the publisher's own page fails as well", e: get, what: null, answers: []*answer{recorded(403, "")}, change: func(c *cell) {
 			failed := recorded(500, "")
 			failed.fetch.blocked = errors.New("no CORS")
-			c.control = &trial{asked: []asked{{answer: failed}}}
+			c.control = &trial{turns: []turn{{answer: failed}}}
 		}, outcome: NotTested, cause: "says nothing about other pages"},
 
 		{name: "a page that works", e: get, what: own, outcome: Fine},
@@ -205,7 +205,7 @@ func TestWhatOnePageGetsOnceInAnothersPlaceIsNotTested(t *testing.T) {
 	} {
 		trial := &trial{Trial: Trial{Kind: KindTogether}, rule: &rule{id: SharedWrongOrigin, breaks: (*cell).getsItsOwnAnswer}}
 		for _, a := range test.answers {
-			trial.asked = append(trial.asked, asked{answer: a})
+			trial.turns = append(trial.turns, turn{answer: a})
 		}
 		(&cell{}).judgeTrial(trial)
 		if trial.Outcome != test.want || test.cause != "" && (!slices.Equal(trial.Causes, []ID{ID(test.cause)}) || trial.Origin != b) {
@@ -251,9 +251,9 @@ func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
 		for _, a := range test.answers {
 			a.fetch.blocked = checkCORS(at, true, a.fetch.response.Header)
 		}
-		got := &trial{Trial: Trial{Kind: KindBrowsers}, caller: caller{page: page{origin: at}}, rule: &rule{id: BrowserRefused, breaks: (*cell).worksInABrowser}}
+		got := &trial{Trial: Trial{Kind: KindBrowsers}, asker: asker{page: page{origin: at}}, rule: &rule{id: BrowserRefused, breaks: (*cell).worksInABrowser}}
 		for i, a := range test.answers {
-			got.asked = append(got.asked, asked{role: []role{changed, usual, changedAgain}[i], answer: a})
+			got.turns = append(got.turns, turn{role: []role{changed, usual, changedAgain}[i], answer: a})
 		}
 		e := &Endpoint{URL: "https://api.example.org/", Method: "GET", Credentials: true, Answer: AnswerJSON}
 		(&cell{p: &prober{}, e: e}).judgeTrial(got)
@@ -275,14 +275,14 @@ func TestEachRuleIsWhole(t *testing.T) {
 			t.Errorf("%s has two rules", r.id)
 		}
 		seen[r.id] = true
-		if isFinding := slices.Contains(severities, r.severity); isFinding != (r.title != "") || isFinding != (r.remedy != "") || !isFinding && r.callers == nil {
-			t.Errorf("%s: want a severity, a title and a remedy, or callers and a note: %+v", r.id, r)
+		if isFinding := slices.Contains(severities, r.severity); isFinding != (r.title != "") || isFinding != (r.remedy != "") || !isFinding && r.askers == nil {
+			t.Errorf("%s: want a severity, a title and a remedy, or askers and a note: %+v", r.id, r)
 		}
-		if (r.callers != nil) != slices.Contains(Kinds(), r.group) {
-			t.Errorf("%s has callers without a group, or a group without callers", r.id)
+		if (r.askers != nil) != slices.Contains(Kinds(), r.group) {
+			t.Errorf("%s has askers without a group, or a group without askers", r.id)
 		}
-		if r.callers != nil && r.breaks == nil && !r.group.IsHostile() && r.group != KindPage { // judgePages judges those
-			t.Errorf("%s has no verdict", r.id)
+		if r.askers != nil && r.breaks == nil && !r.group.IsHostile() && r.group != KindPage { // judgePages judges those
+			t.Errorf("%s has no ruling", r.id)
 		}
 	}
 	for _, m := range regexp.MustCompile(`\bID = "(.*)"`).FindAllSubmatch(text, -1) {
@@ -410,16 +410,16 @@ func TestWhatScopesExplain(t *testing.T) {
 	own, foreign := []string{ownOrigin}, []string{evil}
 	yes, no := recorded(200, "{}"), recorded(403, "")
 	no.fetch.blocked = errors.New("denied")
-	broken := func(id ID, kind Kind, origin string, asked ...asked) *trial {
+	broken := func(id ID, kind Kind, origin string, turns ...turn) *trial {
 		i := slices.IndexFunc(rules, func(r rule) bool { return r.id == id })
-		if asked == nil {
-			asked = append(asked, with(own, yes))
+		if turns == nil {
+			turns = append(turns, with(own, yes))
 		}
-		tr := &trial{Trial: Trial{Kind: kind, Origin: origin}, caller: caller{page: page{origin: origin}}, rule: &rules[i], asked: asked}
+		tr := &trial{Trial: Trial{Kind: kind, Origin: origin}, asker: asker{page: page{origin: origin}}, rule: &rules[i], turns: turns}
 		tr.blame(id, yes, "")
 		return tr
 	}
-	needsClaim := []asked{with(own, yes), with(foreign, no)}
+	needsClaim := []turn{with(own, yes), with(foreign, no)}
 	for _, test := range []struct {
 		name   string
 		trials []*trial
@@ -493,7 +493,7 @@ func TestWhatScopesExplain(t *testing.T) {
 }
 
 // with is a request with these claims, and its answer.
-func with(claims []string, a *answer) asked { return asked{step: step{claims: claims}, answer: a} }
+func with(claims []string, a *answer) turn { return turn{step: step{claims: claims}, answer: a} }
 
 // What is known is not counted in the summary.
 func TestKnownFindingsAreNotCounted(t *testing.T) {

@@ -23,7 +23,7 @@ func (c *cell) judgePages(pages []*trial) {
 	for _, t := range pages {
 		var s seen
 		s, t.judged = c.seen(t)
-		a, first := t.judged, t.asked[0].answer
+		a, first := t.judged, t.turns[0].answer
 		if s == alternates {
 			c.differs = first
 		}
@@ -84,7 +84,7 @@ func (c *cell) judgePages(pages []*trial) {
 		case c.differs != nil && blocked[t] != "" && !isAlwaysBlocked(t.cache, pages):
 			t.explain(AnswersDiffer) // what only chance has found is no cause
 		}
-		if first := t.asked[0]; t.breaks(CachedWrongOrigin) && !first.isReadable() { // which readers get, whatever a new URL gets
+		if first := t.turns[0]; t.breaks(CachedWrongOrigin) && !first.isReadable() { // which readers get, whatever a new URL gets
 			t.Works, t.Reason = false, first.why().Error()
 		}
 	}
@@ -93,15 +93,15 @@ func (c *cell) judgePages(pages []*trial) {
 // isOnlyThisCache reports whether all pages on the cache of a page are answered with the same error status, each
 // time, and the pages on other caches are not.
 func (c *cell) isOnlyThisCache(t *trial, pages []*trial) bool {
-	status := t.asked[0].status()
+	status := t.turns[0].status()
 	if t.cache == "" || slices.Contains(c.limits, status) { // controls got it too
 		return false
 	}
 	others := 0
 	for _, other := range pages {
-		isSame := !slices.ContainsFunc(other.asked, func(a asked) bool { return a.err != nil || a.status() != status })
+		isSame := !slices.ContainsFunc(other.turns, func(a turn) bool { return a.err != nil || a.status() != status })
 		isHere := other.cache == t.cache
-		if isSame != isHere || isHere && len(other.asked) < 2 {
+		if isSame != isHere || isHere && len(other.turns) < 2 {
 			return false
 		}
 		if !isHere {
@@ -114,7 +114,7 @@ func (c *cell) isOnlyThisCache(t *trial, pages []*trial) bool {
 // isAlwaysBlocked reports whether each answer to each page on a cache is blocked. "" is the publisher's own page.
 func isAlwaysBlocked(cache string, pages []*trial) bool {
 	return !slices.ContainsFunc(pages, func(t *trial) bool {
-		return t.cache == cache && (len(t.asked) < 2 || t.isEverReadable())
+		return t.cache == cache && (len(t.turns) < 2 || t.isEverReadable())
 	})
 }
 
@@ -133,7 +133,7 @@ func (c *cell) isOfAnother(t *trial, id ID, pages []*trial) bool {
 
 // withoutOriginTrial returns the trial of a program that sends no Origin, if it was sent, or nil.
 func (c *cell) withoutOriginTrial() *trial {
-	if i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin && len(t.asked) > 0 }); i >= 0 {
+	if i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind == KindNoOrigin && len(t.turns) > 0 }); i >= 0 {
 		return c.trials[i]
 	}
 	return nil
@@ -150,7 +150,7 @@ func (c *cell) isWalled(a *answer, pages []*trial) bool {
 		return false
 	}
 	return !slices.ContainsFunc(append(pages, without), func(t *trial) bool {
-		return t.asked[0].status() != status || t.Kind == KindPage && t.asked[0].isReadable()
+		return t.turns[0].status() != status || t.Kind == KindPage && t.turns[0].isReadable()
 	})
 }
 
@@ -159,7 +159,7 @@ func (c *cell) isWalled(a *answer, pages []*trial) bool {
 func (c *cell) isWrongForAll() bool {
 	status := 0
 	for _, t := range c.trials {
-		for _, a := range t.asked {
+		for _, a := range t.turns {
 			switch {
 			case a.err != nil:
 				return false
@@ -190,7 +190,7 @@ func (c *cell) findRefused(pages []*trial, blocked map[*trial]ID) {
 	target := originOfURL(c.e.URL)
 	ownWorks := slices.ContainsFunc(pages, func(t *trial) bool { return t.form == formOwn && t.Works && t.origin != target })
 	isAnswered := slices.ContainsFunc(c.trials, func(t *trial) bool { // without Origin, or at the API's own origin
-		return (t.Kind == KindNoOrigin || t.form == formOwn && t.origin == target) && t.isAnswered() && t.asked[0].status() < 400
+		return (t.Kind == KindNoOrigin || t.form == formOwn && t.origin == target) && t.isAnswered() && t.turns[0].status() < 400
 	})
 	causes := make(map[ID][]*trial)
 	for _, t := range pages {
@@ -283,7 +283,7 @@ func (c *cell) findFlaws(pages []*trial) {
 	if without == nil || !without.isAnswered() {
 		return
 	}
-	a := without.asked[0]
+	a := without.turns[0]
 	if _, resp := a.last(); resp.Status < 300 && a.fetch.hop == 0 && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
 		value := resp.Header.Get("Access-Control-Allow-Origin")
 		if slices.ContainsFunc(echoes, func(t *trial) bool { return t.origin != value }) {
@@ -296,12 +296,12 @@ func (c *cell) findFlaws(pages []*trial) {
 func (c *cell) findVaryOfDenials(pages []*trial) {
 	// The denial must have the URL of the publisher's pages, and so their claim.
 	i := slices.IndexFunc(c.trials, func(t *trial) bool {
-		return t.Kind == KindNull && t.Outcome == Fine && slices.Equal(t.asked[0].claims, c.claim(c.own))
+		return t.Kind == KindNull && t.Outcome == Fine && slices.Equal(t.turns[0].claims, c.claim(c.own))
 	})
 	if i < 0 {
 		return
 	}
-	denial := c.trials[i].asked[0].answer
+	denial := c.trials[i].turns[0].answer
 	_, resp := denial.last()
 	if denial.fetch == nil || !isStored(resp) || !isCacheable(c.e.Method, resp.Header) || variesByOrigin(resp.Header) ||
 		resp.Header.Get("Access-Control-Allow-Origin") != "" {

@@ -88,16 +88,16 @@ func (k Kind) IsEmail() bool { return k == KindEmails || k == KindSenders }
 // A trial is a Trial with its requests and answers.
 type trial struct {
 	Trial
-	caller
+	asker
 	rule   *rule   // which it can break
-	asked  []asked // what was sent, in order
+	turns  []turn  // what was sent, in order
 	judged *answer // by which one of the publisher's pages is judged
 	remark string  // of that
 	blames []blame // one for each of Causes
 }
 
-// An asked is a request of a trial with its answer.
-type asked struct {
+// A turn is a request of a trial with its answer.
+type turn struct {
 	role
 	step
 	*answer
@@ -105,17 +105,17 @@ type asked struct {
 
 // got returns the answer to the request with a role, or nil if it was not sent.
 func (t *trial) got(r role) *answer {
-	if i := slices.IndexFunc(t.asked, func(a asked) bool { return a.role == r }); i >= 0 {
-		return t.asked[i].answer
+	if i := slices.IndexFunc(t.turns, func(a turn) bool { return a.role == r }); i >= 0 {
+		return t.turns[i].answer
 	}
 	return nil
 }
 
 // isAnswered reports whether the first request was answered, with whatever status.
-func (t *trial) isAnswered() bool { return len(t.asked) > 0 && t.asked[0].err == nil }
+func (t *trial) isAnswered() bool { return len(t.turns) > 0 && t.turns[0].err == nil }
 
-// A caller is who asks in a trial.
-type caller struct {
+// An asker is who asks in a trial.
+type asker struct {
 	page
 	what  string
 	group Kind // if it is another one than the rule's
@@ -165,7 +165,7 @@ type cell struct {
 	redirect *request // of the publisher's page, after a redirect
 }
 
-// plan returns the trials of an endpoint for a subject: of each rule, one for each of its callers.
+// plan returns the trials of an endpoint for a subject: of each rule, one for each of its askers.
 func (p *prober) plan(e *Endpoint, who subject) (*cell, error) {
 	c := &cell{p: p, e: e, subject: who, width: width}
 	if who.publisher != "" {
@@ -181,17 +181,17 @@ func (p *prober) plan(e *Endpoint, who subject) (*cell, error) {
 	working := append(p.origins(), originOfURL(e.URL)) // the API's own page, or one of another publisher that must work
 	for i := range rules {
 		r := &rules[i]
-		if r.callers == nil || r.group.IsEmail() != (who.sender != "") {
+		if r.askers == nil || r.group.IsEmail() != (who.sender != "") {
 			continue
 		}
-		for _, from := range r.callers(c) {
+		for _, from := range r.askers(c) {
 			if from.group == "" {
 				from.group = r.group
 			}
 			if from.group.IsHostile() && !from.group.IsEmail() && !from.isAllowed && slices.Contains(working, from.origin) {
 				continue
 			}
-			t := &trial{rule: r, caller: from, Trial: Trial{Endpoint: e.URL, Method: e.Method, Call: e.Call(), Publisher: who.publisher, Sender: who.sender,
+			t := &trial{rule: r, asker: from, Trial: Trial{Endpoint: e.URL, Method: e.Method, Call: e.Call(), Publisher: who.publisher, Sender: who.sender,
 				Kind: from.group, What: from.what, Origin: from.origin, Form: string(from.form)}}
 			// A preflight can be sent alone.
 			isSentAlone := c.needsPreflight() && !from.shape.isDirect && from.origin != originOfURL(e.URL)

@@ -253,10 +253,10 @@ func (p *prober) readEmail(ctx context.Context, email Email) error {
 // addDocument adds what is in a document, for the pages of publishers, or for the emails of Config.Senders.
 func (p *prober) addDocument(name string, read Document, publishers []string) {
 	var senders []string
-	callers := "--publisher " + strings.Join(publishers, " --publisher ")
+	askers := "--publisher " + strings.Join(publishers, " --publisher ")
 	if read.IsEmail {
 		publishers, senders = nil, p.cfg.Senders // no page and no cache has it
-		callers = "--sender " + strings.Join(senders, " --sender ")
+		askers = "--sender " + strings.Join(senders, " --sender ")
 	}
 	if len(read.Endpoints) == 0 && len(read.Unknown) == 0 {
 		p.report.Notes = append(p.report.Notes, name+" has no endpoint: nothing in it needs CORS.")
@@ -271,7 +271,7 @@ func (p *prober) addDocument(name string, read Document, publishers []string) {
 		if u, err := url.Parse(e.URL); err == nil {
 			p.allow(u, false)
 			if hasSecrets := len(p.cfg.Header) > 0 || p.cfg.Cookie != ""; hasSecrets && !p.client.trusted[originOf(u)] {
-				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint '"+e.URL+"' "+callers+" sends them there", true, 0)
+				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint '"+e.URL+"' "+askers+" sends them there", true, 0)
 			}
 		}
 		p.addEndpoint(e, publishers, senders)

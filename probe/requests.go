@@ -79,8 +79,8 @@ func (c *cell) send(ctx context.Context, t *trial, s step) *answer {
 	}
 	r := c.request(origin, s)
 	if s.validates != nil {
-		asked, before := s.validates.last()
-		r.url = asked.url
+		turn, before := s.validates.last()
+		r.url = turn.url
 		for _, pair := range [][2]string{{"Etag", "If-None-Match"}, {"Last-Modified", "If-Modified-Since"}} {
 			if value := before.Header.Get(pair[0]); value != "" {
 				r.header.Set(pair[1], value)

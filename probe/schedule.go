@@ -42,7 +42,7 @@ func (c *cell) run(ctx context.Context, done func(*trial)) {
 		} else if c.ask(ctx, t); t.isAnswered() {
 			failed = nil
 		} else {
-			failed = append(failed, t.asked[0].err)
+			failed = append(failed, t.turns[0].err)
 		}
 		done(t)
 	}
@@ -100,7 +100,7 @@ func isForOther(a *answer, origin string) bool {
 // findRedirect notes the request of the publisher's page after a redirect. To another origin, a browser sends Origin: null.
 func (c *cell) findRedirect(own []*trial) {
 	for _, t := range own {
-		for _, a := range t.asked {
+		for _, a := range t.turns {
 			if a.fetch != nil && a.fetch.hop > 0 {
 				c.redirect = &a.fetch.last
 			}
@@ -140,22 +140,22 @@ func (c *cell) calibrate(ctx context.Context, own []*trial) error {
 	}
 	if best == nil || rank(best) == 0 {
 		for _, t := range own {
-			if len(t.asked) > 0 && t.asked[0].err != nil {
-				return fmt.Errorf("no request of the %s is answered: %w", c.who(), t.asked[0].err)
+			if len(t.turns) > 0 && t.turns[0].err != nil {
+				return fmt.Errorf("no request of the %s is answered: %w", c.who(), t.turns[0].err)
 			}
 		}
 		return fmt.Errorf("no request of the %s could be sent", c.who())
 	}
-	expected := best.asked[0]
-	if i := slices.IndexFunc(best.asked, func(a asked) bool { return a.isReadable() }); i >= 0 {
-		expected = best.asked[i]
+	expected := best.turns[0]
+	if i := slices.IndexFunc(best.turns, func(a turn) bool { return a.isReadable() }); i >= 0 {
+		expected = best.turns[i]
 	}
-	c.control = &trial{Trial: best.Trial, caller: best.caller, asked: []asked{{told, best.asked[0].step, expected.answer}}}
+	c.control = &trial{Trial: best.Trial, asker: best.asker, turns: []turn{{told, best.turns[0].step, expected.answer}}}
 	if c.sender != "" {
 		c.width = 1
 		return nil
 	}
-	c.control.asked[0].step = c.controlStep()
+	c.control.turns[0].step = c.controlStep()
 	var last *answer
 	for c.width = width; c.width > 0; c.width-- { // perhaps the backend takes one request at a time
 		for _, c.fresh = range []freshness{byParameter, bySpelling, byHeader} {
@@ -185,7 +185,7 @@ func (c *cell) sendControl(ctx context.Context, copies int) *answer {
 	answers := make([]*answer, copies)
 	var wait sync.WaitGroup
 	for i := range answers {
-		wait.Go(func() { answers[i] = c.send(ctx, c.control, c.control.asked[0].step) })
+		wait.Go(func() { answers[i] = c.send(ctx, c.control, c.control.turns[0].step) })
 	}
 	wait.Wait()
 	c.requests += copies
@@ -198,13 +198,13 @@ func (c *cell) sendControl(ctx context.Context, copies int) *answer {
 // isAsAtFirst reports whether the control is answered as at first: with the same status, and readable
 // or not as at first.
 func (c *cell) isAsAtFirst(a *answer) bool {
-	first := c.control.asked[0]
+	first := c.control.turns[0]
 	return a.err == nil && a.status() == first.status() && a.isReadable() == first.isReadable()
 }
 
 // remember keeps what the answer to a control that failed says about other answers.
 func (c *cell) remember(a *answer) {
-	switch first := c.control.asked[0]; {
+	switch first := c.control.turns[0]; {
 	case a.err != nil:
 		return
 	case a.status() == first.status():
@@ -227,16 +227,16 @@ func isOfAnotherList(a *answer) bool {
 func (c *cell) untested(last *answer) error {
 	status := last.status()
 	switch {
-	case last.err == nil && c.differs != nil && status != c.control.asked[0].status():
+	case last.err == nil && c.differs != nil && status != c.control.turns[0].status():
 		return fmt.Errorf("the backend answers the %s's own request, which is repeated as a control, now with status %d and now with %d: first let all its servers have the same rules",
-			c.who(), c.control.asked[0].status(), status)
+			c.who(), c.control.turns[0].status(), status)
 	case last.err != nil:
 		return fmt.Errorf("the %s's own request, which is repeated as a control, failed: %w", c.who(), last.err)
 	case isOverloaded(status):
 		return errors.New(whyNoProof(last))
-	case status != c.control.asked[0].status():
+	case status != c.control.turns[0].status():
 		return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with status %d now, and was with %d: perhaps several servers answer in turn, or there is a limit of requests (use a --rate below it), or a firewall",
-			c.who(), status, c.control.asked[0].status())
+			c.who(), status, c.control.turns[0].status())
 	}
 	return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with other CORS headers each time", c.who())
 }
@@ -285,7 +285,7 @@ func (c *cell) askFailed(ctx context.Context, group []*trial) {
 	}
 	var denial int
 	if t := cmp.Or(c.denial, anotherSite(group)); t != nil {
-		denial = t.asked[0].status()
+		denial = t.turns[0].status()
 	}
 	for _, t := range group {
 		if before := t.last().status(); before >= 500 && before != denial {
@@ -315,7 +315,7 @@ func (c *cell) checkDenial(ctx context.Context, group []*trial) error {
 		return nil
 	}
 	c.requests++
-	now, first := c.send(ctx, c.denial, c.denial.asked[0].step), c.denial.asked[0]
+	now, first := c.send(ctx, c.denial, c.denial.turns[0].step), c.denial.turns[0]
 	if now.err != nil {
 		return fmt.Errorf("the request of another website, which is repeated as a control, failed: %w", now.err)
 	}

@@ -118,12 +118,12 @@ func (c *cell) isOpenCache(t *trial) bool {
 
 // isAllowedOnlyWith reports whether a page is allowed only if it makes these claims.
 func (c *cell) isAllowedOnlyWith(t *trial, claims ...string) bool {
-	return !slices.ContainsFunc(t.asked, func(a asked) bool { return c.allows(t, a.answer) && !slices.Equal(a.claims, claims) })
+	return !slices.ContainsFunc(t.turns, func(a turn) bool { return c.allows(t, a.answer) && !slices.Equal(a.claims, claims) })
 }
 
 // isDeniedWithOwnClaim reports whether a page was denied when it claimed to be the publisher's.
 func (c *cell) isDeniedWithOwnClaim(t *trial) bool {
-	return slices.ContainsFunc(t.asked, func(a asked) bool {
+	return slices.ContainsFunc(t.turns, func(a turn) bool {
 		return slices.Equal(a.claims, []string{c.own}) && !a.isSimple && !c.allows(t, a.answer)
 	})
 }
@@ -131,7 +131,7 @@ func (c *cell) isDeniedWithOwnClaim(t *trial) bool {
 // needsOwnClaim reports whether a page is allowed only if it claims to be the publisher's.
 func (c *cell) needsOwnClaim(t *trial) bool {
 	isAllowed, isDenied := false, false
-	for _, a := range t.asked {
+	for _, a := range t.turns {
 		isOwn, allows := slices.Equal(a.claims, []string{c.own}), c.allows(t, a.answer)
 		isAllowed = isAllowed || isOwn && allows
 		isDenied = isDenied || !isOwn && len(a.claims) > 0 && !allows

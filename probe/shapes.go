@@ -74,10 +74,10 @@ const (
 
 // ask sends the requests of a trial.
 func (c *cell) ask(ctx context.Context, t *trial) {
-	t.asked = nil
+	t.turns = nil
 	t.shape.ask(ctx, t, func(r role, s step) *answer {
 		a := c.send(ctx, t, s)
-		t.asked = append(t.asked, asked{r, s, a})
+		t.turns = append(t.turns, turn{r, s, a})
 		return a
 	})
 }
@@ -185,7 +185,7 @@ func (c *cell) under(header http.Header) shape {
 		s := c.controlStep()
 		s.header = header
 		a := ask(changed, s)
-		if a.err != nil || c.isAsAtFirst(a) && c.flawOf(a) == c.flawOf(c.control.asked[0].answer) {
+		if a.err != nil || c.isAsAtFirst(a) && c.flawOf(a) == c.flawOf(c.control.turns[0].answer) {
 			return
 		}
 		if ask(usual, c.controlStep()).err == nil {
@@ -279,7 +279,7 @@ func (c *cell) atOneTime() shape {
 				})
 			}
 			wait.Wait()
-			t.asked = append(t.asked, asked{told, s, answers[0]}, asked{told, s, answers[1]})
+			t.turns = append(t.turns, turn{told, s, answers[0]}, turn{told, s, answers[1]})
 			if isForOther(answers[0], other.origin) || isForOther(answers[1], r.origin) {
 				swapped++
 			}

@@ -20,7 +20,7 @@ func TestWhichRequestsAShapeSends(t *testing.T) {
 		p := &prober{cfg: Config{Caches: cacheurl.DefaultCaches(), Unsafe: true}}
 		control := recorded(200, "{}")
 		return &cell{p: p, e: e, own: ownOrigin, subject: subject{publisher: publisher},
-			control: &trial{caller: caller{page: page{origin: "https://control"}}, asked: []asked{{answer: control}}}}
+			control: &trial{asker: asker{page: page{origin: "https://control"}}, turns: []turn{{answer: control}}}}
 	}
 	c, post := cellOf(&e), cellOf(&preflighted)
 	claims := func(s step) string {
@@ -88,13 +88,13 @@ func TestWhichRequestsAShapeSends(t *testing.T) {
 			} else {
 				sent = append(sent, roles[r])
 			}
-			tr.asked = append(tr.asked, asked{r, s, a})
+			tr.turns = append(tr.turns, turn{r, s, a})
 			return a
 		})
 		if got := strings.Join(sent, " "); got != test.want || len(sent) != len(test.answers) || test.shape.cost != test.cost {
 			t.Errorf("%s: sent %q at a cost of %d; want %q at %d", test.name, got, test.shape.cost, test.want, test.cost)
 		}
-		for _, a := range tr.asked { // how each of them is sent
+		for _, a := range tr.turns { // how each of them is sent
 			isSteady := slices.Contains([]role{told, repeated}, a.role) && !test.byClaim && !test.shape.isDirect
 			switch {
 			case a.isFresh == isSteady:
@@ -105,7 +105,7 @@ func TestWhichRequestsAShapeSends(t *testing.T) {
 				t.Errorf("%s: %s has cookies: %t", test.name, roles[a.role], a.cookies)
 			case a.role == publishers && test.name == "a forged POST" && a.as.origin != "https://control":
 				t.Errorf("%s: the publisher's own request is of %v", test.name, a.as)
-			case a.role == revalidated && a.validates != tr.asked[0].answer:
+			case a.role == revalidated && a.validates != tr.turns[0].answer:
 				t.Errorf("%s: it revalidates another answer", test.name)
 			}
 		}

@@ -72,7 +72,7 @@ func newFlush() *cobra.Command {
 	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
 	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
 	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
-	source := addPages(cmd)
+	given := addPages(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	openLog := addRunLog(cmd)
@@ -96,14 +96,14 @@ func newFlush() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		source.client = client
+		given.client = client
 		c, err := newUpdateClient(cmd.ErrOrStderr(), client, *file, known)
 		if err != nil {
 			return err
 		}
-		source.isDryRun = *dryRun || *sign
-		defer source.unlock()
-		pages, err := source.pages(cmd, args)
+		given.isDryRun = *dryRun || *sign
+		defer given.unlock()
+		pages, err := given.pages(cmd, args)
 		if err != nil {
 			return err
 		}
@@ -133,8 +133,8 @@ func newFlush() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = flush(cmd, *output, c, source, log, pages, urlsOf)
-			return source.finish(cmp.Or(err, log.close()))
+			err = flush(cmd, *output, c, given, log, pages, urlsOf)
+			return given.finish(cmp.Or(err, log.close()))
 		}
 		err = answerAll(cmd, pages, *output, func(page string) (any, error) {
 			urls, err := urlsOf(page)
@@ -159,7 +159,7 @@ func newFlush() *cobra.Command {
 			}
 			return lines, nil
 		})
-		return source.finish(err)
+		return given.finish(err)
 	}
 	return cmd
 }
@@ -189,7 +189,7 @@ type flushedPage struct {
 }
 
 // flush flushes pages, and writes each result when it is there, or all as JSON.
-func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pageSource, log *runLog, pages []string,
+func flush(cmd *cobra.Command, output format, c *updatecache.Client, given *givenPages, log *runLog, pages []string,
 	urlsOf func(page string) ([]cacheurl.URL, error)) error {
 	results, failed := []flushedPage{}, []error{}
 	add := func(p flushedPage) {
@@ -225,7 +225,7 @@ func flush(cmd *cobra.Command, output format, c *updatecache.Client, source *pag
 			add(newFlushedPage(page, "", "", err))
 		}
 		if err == nil {
-			err = source.done(page)
+			err = given.done(page)
 		}
 		clear()
 		switch {

@@ -24,10 +24,10 @@ import (
 	"github.com/ampcors/ampcors/badvalue"
 )
 
-// A pageSource has the pages for flush and submit: the arguments and the pages of sitemaps, or
+// givenPages are the pages for flush and submit: the arguments and the pages of sitemaps, or
 // lines of standard input if there are neither. With a state, it has only those pages of
 // the sitemaps that are new or have changed.
-type pageSource struct {
+type givenPages struct {
 	sitemaps []string
 	hosts    []string // that the sitemaps may list beside their own
 	file     string
@@ -62,8 +62,8 @@ func (s *savedState) announceRecorded() {
 	}
 }
 
-func addPages(cmd *cobra.Command) *pageSource {
-	s := &pageSource{}
+func addPages(cmd *cobra.Command) *givenPages {
+	s := &givenPages{}
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
 	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil,
 		"another host, of the owner of the sitemap's host; sitemaps may list its pages and sitemaps, and may redirect to it; a sitemap that is a local file may list pages of any host anyway")
@@ -83,7 +83,7 @@ const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first r
 const rejectedHelp = " If a search engine rejects a page and accepts another one of the same host in that run, the page is reported once, listed in the file of --state (member rejected), and tried again when its lastmod is later."
 
 // pages returns the pages to announce.
-func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) {
+func (s *givenPages) pages(cmd *cobra.Command, args []string) ([]string, error) {
 	if len(s.sitemaps) == 0 {
 		return inputs(cmd, args)
 	}
@@ -170,7 +170,7 @@ func (s *pageSource) pages(cmd *cobra.Command, args []string) ([]string, error) 
 }
 
 // mark returns what is to be announced of a page: "+" that it is new, "~" that it has changed, "-" that it is gone.
-func (s *pageSource) mark(page string) string {
+func (s *givenPages) mark(page string) string {
 	_, isPending := s.state.Pending[page]
 	_, isKnown := s.state.Announced[page]
 	_, isRejected := s.state.Rejected[page]
@@ -257,7 +257,7 @@ func opener(ctx context.Context) func(name string) (io.ReadCloser, error) {
 }
 
 // load locks and reads the file of the state.
-func (s *pageSource) load(command string) error {
+func (s *givenPages) load(command string) error {
 	if !s.isDryRun {
 		s.lock = flock.New(s.file + ".lock")
 		switch isLocked, err := s.lock.TryLock(); {
@@ -303,7 +303,7 @@ func (s *pageSource) load(command string) error {
 var saveEach = 5 * time.Second
 
 // done notes that pages were announced.
-func (s *pageSource) done(pages ...string) error {
+func (s *givenPages) done(pages ...string) error {
 	s.state.Done(pages...)
 	if time.Since(s.saved) < saveEach {
 		return nil
@@ -312,7 +312,7 @@ func (s *pageSource) done(pages ...string) error {
 }
 
 // finish saves the state, and returns the error of the command.
-func (s *pageSource) finish(err error) error {
+func (s *givenPages) finish(err error) error {
 	if problem := s.save(); problem != nil {
 		return exitError{exitFindings, problem}
 	}
@@ -323,14 +323,14 @@ func (s *pageSource) finish(err error) error {
 }
 
 // unlock unlocks the file of the state, as the end of the program does.
-func (s *pageSource) unlock() {
+func (s *givenPages) unlock() {
 	if s.lock != nil {
 		_ = s.lock.Unlock()
 	}
 }
 
 // save replaces the file atomically, so that it is never incomplete.
-func (s *pageSource) save() error {
+func (s *givenPages) save() error {
 	if s.file == "" || s.isDryRun {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 type submission struct {
 	cmd         *cobra.Command
 	output      format
-	source      *pageSource
+	given      *givenPages
 	show        func(line string)
 	clear       func()
 	mu          sync.Mutex
@@ -40,8 +40,8 @@ func (h *submittedHost) text(host string) string {
 	return text
 }
 
-func newSubmission(cmd *cobra.Command, output format, source *pageSource) *submission {
-	s := &submission{cmd: cmd, output: output, source: source, hosts: make(map[string]*submittedHost)}
+func newSubmission(cmd *cobra.Command, output format, given *givenPages) *submission {
+	s := &submission{cmd: cmd, output: output, given: given, hosts: make(map[string]*submittedHost)}
 	s.show, s.clear = consoleOf(cmd.ErrOrStderr()).progress()
 	return s
 }
@@ -73,7 +73,7 @@ func (s *submission) host(name string) *submittedHost {
 func (s *submission) accept(b indexnow.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.problem = cmp.Or(s.source.done(b.URLs...), s.problem)
+	s.problem = cmp.Or(s.given.done(b.URLs...), s.problem)
 	s.log.submitted(b, nil)
 	h := s.host(b.Host)
 	h.accepted += len(b.URLs)

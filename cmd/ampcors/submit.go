@@ -30,7 +30,7 @@ func newSubmit() *cobra.Command {
 	endpoints := cmd.Flags().StringArray("endpoint", nil,
 		"the one service to tell, which tells all others: "+or(slices.Sorted(maps.Keys(engines)))+", or a URL; if empty, "+indexnow.API)
 	complete(cmd, "endpoint", slices.Sorted(maps.Keys(engines)))
-	source := addPages(cmd)
+	given := addPages(cmd)
 	openLog := addRunLog(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
 	showKey := cmd.Flags().Bool("show-key", false, "with --dry-run, print command lines of curl that send the requests, with the key, which lets everybody submit URLs of the host")
@@ -42,19 +42,19 @@ func newSubmit() *cobra.Command {
 		if flags.endpoint = cmp.Or(engines[strings.ToLower(name)], name); name != "" && !strings.Contains(flags.endpoint, "://") {
 			return fmt.Errorf("--endpoint %q is no engine of IndexNow; want %s, or a URL", name, or(slices.Sorted(maps.Keys(engines))))
 		}
-		shown := newSubmission(cmd, *output, source)
+		shown := newSubmission(cmd, *output, given)
 		flags.accepted = shown.accept
 		c, err := flags.client(cmd.ErrOrStderr(), httpClient)
 		if err != nil {
 			return err
 		}
-		source.isDryRun = *dryRun
-		source.isValid = func(page string) bool {
+		given.isDryRun = *dryRun
+		given.isValid = func(page string) bool {
 			_, _, err := c.Canonical(page)
 			return err == nil
 		}
-		defer source.unlock()
-		urls, err := source.pages(cmd, args)
+		defer given.unlock()
+		urls, err := given.pages(cmd, args)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func newSubmit() *cobra.Command {
 					printed[i].Body, printed[i].Curl = r.Body, curlLines(r)
 				}
 			}
-			return source.finish(writeRequests(cmd, *output, printed, err))
+			return given.finish(writeRequests(cmd, *output, printed, err))
 		}
 		if shown.log, err = openLog(); err != nil {
 			return err
@@ -74,14 +74,14 @@ func newSubmit() *cobra.Command {
 		shown.expect(c, urls)
 		report, err := c.Submit(cmd.Context(), urls...)
 		for _, r := range report.Rejected { // until their lastmod changes
-			source.state.Reject(urls[r.Index], string(r.Err.Code), inOurWords(r.Err).Error())
+			given.state.Reject(urls[r.Index], string(r.Err.Code), inOurWords(r.Err).Error())
 		}
 		for _, b := range report.Batches {
 			if problem := (*indexnow.Error)(nil); errors.As(b.Err, &problem) && problem.URL != "" {
-				source.state.Reject(b.URLs[0], rejectedByEngine, problem.Error())
+				given.state.Reject(b.URLs[0], rejectedByEngine, problem.Error())
 			}
 		}
-		return source.finish(cmp.Or(shown.write(report, urls, err), shown.problem, shown.log.close()))
+		return given.finish(cmp.Or(shown.write(report, urls, err), shown.problem, shown.log.close()))
 	}
 	return cmd
 }

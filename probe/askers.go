@@ -13,17 +13,17 @@ import (
 // This file says who asks in the trials of each rule.
 
 // withoutOrigin is first: a cache in front of the backend may keep this answer. If pages then get it, that is a finding.
-func (c *cell) withoutOrigin() []caller {
+func (c *cell) withoutOrigin() []asker {
 	if c.e.Method != http.MethodGet {
 		return nil
 	}
-	return []caller{{what: "a program that sends no Origin", shape: once(c.usualStep())}}
+	return []asker{{what: "a program that sends no Origin", shape: once(c.usualStep())}}
 }
 
-func (c *cell) ownPages() (all []caller) {
+func (c *cell) ownPages() (all []asker) {
 	for _, pg := range c.pages {
 		if !pg.isAmbiguous { // which is a twin
-			all = append(all, caller{page: pg, what: pageName(pg), shape: c.steady()})
+			all = append(all, asker{page: pg, what: pageName(pg), shape: c.steady()})
 		}
 	}
 	return all
@@ -37,16 +37,16 @@ func pageName(pg page) string {
 }
 
 // ownPage is the publisher's page in other circumstances. They are only tried with GET: a POST would change data again.
-func ownPage(what string, s func(*cell) shape) func(*cell) []caller {
-	return func(c *cell) []caller {
+func ownPage(what string, s func(*cell) shape) func(*cell) []asker {
+	return func(c *cell) []asker {
 		if c.e.Method != http.MethodGet {
 			return nil
 		}
-		return []caller{{page: c.pages[0], what: what, shape: s(c)}}
+		return []asker{{page: c.pages[0], what: what, shape: s(c)}}
 	}
 }
 
-func (c *cell) otherBrowsers() (all []caller) {
+func (c *cell) otherBrowsers() (all []asker) {
 	for _, browser := range []struct {
 		what   string
 		header http.Header // nil removes one
@@ -65,7 +65,7 @@ func (c *cell) otherBrowsers() (all []caller) {
 	return all
 }
 
-func (c *cell) readersWithAndWithoutCookies() []caller {
+func (c *cell) readersWithAndWithoutCookies() []asker {
 	if isSent := c.p.client.trusted[originOfURL(c.e.URL)]; !c.e.Credentials || c.p.cfg.Cookie == "" || !isSent {
 		return nil
 	}
@@ -88,19 +88,19 @@ func evilOn(cache cacheurl.Cache) string {
 }
 
 // at is a page at an origin that makes these claims, once.
-func (c *cell) at(what, origin string, claims ...string) caller {
-	return caller{page: page{origin: origin}, what: what, shape: c.tells(telling{claims: claims})}
+func (c *cell) at(what, origin string, claims ...string) asker {
+	return asker{page: page{origin: origin}, what: what, shape: c.tells(telling{claims: claims})}
 }
 
 // claiming is a page that claims to be the publisher's, as a backend may want that as well as its origin. If it is allowed, a claim of
 // another site shows what the backend compares.
-func (c *cell) claiming(what, origin string) caller {
-	return caller{page: page{origin: origin}, what: what, shape: c.tells(c.ownThenEvil()...)}
+func (c *cell) claiming(what, origin string) asker {
+	return asker{page: page{origin: origin}, what: what, shape: c.tells(c.ownThenEvil()...)}
 }
 
 // each is claiming at each of some origins.
-func each(what string, origins ...string) func(*cell) []caller {
-	return func(c *cell) (all []caller) {
+func each(what string, origins ...string) func(*cell) []asker {
+	return func(c *cell) (all []asker) {
 		for _, origin := range origins {
 			all = append(all, c.claiming(what, origin))
 		}
@@ -113,7 +113,7 @@ func (c *cell) ownThenEvil() []telling {
 }
 
 // claimingMore is a page that, if it is denied, also claims to be itself, or nothing.
-func (c *cell) claimingMore(what, origin string) caller {
+func (c *cell) claimingMore(what, origin string) asker {
 	tellings := c.ownThenEvil()
 	if !c.e.NoSourceOrigin && origin != "null" {
 		tellings = append(tellings, telling{ifDenied, c.claim(origin)})
@@ -121,23 +121,23 @@ func (c *cell) claimingMore(what, origin string) caller {
 	if origin == "null" || origin == c.own+"."+evilHost {
 		tellings = append(tellings, telling{ifDenied, nil})
 	}
-	return caller{page: page{origin: origin}, what: what, shape: c.tells(tellings...)}
+	return asker{page: page{origin: origin}, what: what, shape: c.tells(tellings...)}
 }
 
 // redirected is a page at the URL to which the publisher's page was redirected.
-func (c *cell) redirected(what, origin string) caller {
-	return caller{page: page{origin: origin}, what: what + ", at the URL to which the page's request is redirected",
+func (c *cell) redirected(what, origin string) asker {
+	return asker{page: page{origin: origin}, what: what + ", at the URL to which the page's request is redirected",
 		shape: c.tellsWith(step{toRedirect: true}, true, telling{})}
 }
 
-func (c *cell) anotherSite() []caller {
-	return []caller{
+func (c *cell) anotherSite() []asker {
+	return []asker{
 		{page: page{origin: evil}, what: "another website", shape: c.tells(telling{claims: c.claim(evil)}, telling{ifAllowed, c.claim(c.own)})},
 		c.redirected("another website", evil),
 	}
 }
 
-func (c *cell) anotherPublisher() (all []caller) {
+func (c *cell) anotherPublisher() (all []asker) {
 	hash, _ := cacheurl.HashPrefix(evilHost)
 	for _, cache := range c.p.hostileCaches() {
 		what := "another publisher on the cache " + cache.ID
@@ -147,7 +147,7 @@ func (c *cell) anotherPublisher() (all []caller) {
 	return all
 }
 
-func (c *cell) adFrames() (all []caller) {
+func (c *cell) adFrames() (all []asker) {
 	for _, cache := range c.p.hostileCaches() {
 		if suffix := cache.ThirdPartyFrameDomainSuffix; suffix != "" {
 			all = append(all, c.claiming("an ad's frame of the cache "+cache.ID, "https://d-1234567890."+suffix))
@@ -157,7 +157,7 @@ func (c *cell) adFrames() (all []caller) {
 }
 
 // withoutClaim and falseClaims are what the pages of the runtime never claim.
-func (c *cell) withoutClaim() (all []caller) {
+func (c *cell) withoutClaim() (all []asker) {
 	if c.e.NoSourceOrigin {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (c *cell) withoutClaim() (all []caller) {
 	return append(all, empty)
 }
 
-func (c *cell) falseClaims() (all []caller) {
+func (c *cell) falseClaims() (all []asker) {
 	onCache := evilOn(c.p.hostileCaches()[0])
 	if !c.e.NoSourceOrigin {
 		all = append(all, c.at("another publisher's page on a cache, which claims its cache origin", onCache, onCache))
@@ -189,12 +189,12 @@ func (c *cell) falseClaims() (all []caller) {
 	return all
 }
 
-func (c *cell) prefixLookalikes() []caller { return c.prefixesLikeOurs(false) }
-func (c *cell) naivePrefixes() []caller    { return c.prefixesLikeOurs(true) }
+func (c *cell) prefixLookalikes() []asker { return c.prefixesLikeOurs(false) }
+func (c *cell) naivePrefixes() []asker    { return c.prefixesLikeOurs(true) }
 
 // prefixesLikeOurs are other publishers on caches whose prefixes are like the publisher's. If a naive decoding
 // of one gives the publisher, it is of a rule of its own.
-func (c *cell) prefixesLikeOurs(isNaive bool) (all []caller) {
+func (c *cell) prefixesLikeOurs(isNaive bool) (all []asker) {
 	for i, domain := range slices.Concat(c.ofPatterns, c.ofFunctions) {
 		prefix, err := cacheurl.DomainPrefix(domain)
 		isDecodedToOurs := strings.ReplaceAll(prefix, "--", "-") == strings.NewReplacer(".", "-", "--", "-").Replace(c.publisher)
@@ -213,14 +213,14 @@ func (c *cell) prefixesLikeOurs(isNaive bool) (all []caller) {
 				continue
 			}
 			// A prefix is compared alike with and without a preflight.
-			all = append(all, caller{page: page{origin: "https://" + prefix + "." + cache.CacheDomain}, what: what + ", on the cache " + cache.ID,
+			all = append(all, asker{page: page{origin: "https://" + prefix + "." + cache.CacheDomain}, what: what + ", on the cache " + cache.ID,
 				shape: c.tellsWith(step{}, false, claims...)})
 		}
 	}
 	return all
 }
 
-func (c *cell) twins() (all []caller) {
+func (c *cell) twins() (all []asker) {
 	for _, pg := range c.pages {
 		if pg.isAmbiguous {
 			all = append(all, c.claiming("another publisher with the same prefix on the cache "+pg.cache, pg.origin))
@@ -231,8 +231,8 @@ func (c *cell) twins() (all []caller) {
 
 // lookalikes are at origins that wrong comparisons take for an allowed one. A host that only the publisher or a cache can have is none of
 // them.
-func (c *cell) lookalikes() (all []caller) {
-	add := func(from caller) { all = append(all, from) }
+func (c *cell) lookalikes() (all []asker) {
+	add := func(from asker) { all = append(all, from) }
 	what := "a look-alike of " + c.publisher
 	for _, domain := range slices.Concat(c.ofPatterns, c.ofFunctions) {
 		add(c.claimingMore(what, "https://"+domain))
@@ -249,7 +249,7 @@ func (c *cell) lookalikes() (all []caller) {
 }
 
 // likeCaches are at hosts that are like a cache's. Some of them only the cache can have.
-func (c *cell) likeCaches(isOfCache bool) (all []caller) {
+func (c *cell) likeCaches(isOfCache bool) (all []asker) {
 	prefix := labelOf(c.onCaches[0].origin)
 	for _, cache := range c.p.hostileCaches() {
 		hosts := []string{prefix + "evil" + cache.CacheDomain} // no dot before the domain
@@ -270,13 +270,13 @@ func (c *cell) likeCaches(isOfCache bool) (all []caller) {
 	return all
 }
 
-func (c *cell) cacheLookalikes() []caller { return c.likeCaches(true) }
+func (c *cell) cacheLookalikes() []asker { return c.likeCaches(true) }
 
-func (c *cell) sandboxes() []caller {
-	return []caller{c.claimingMore("a sandboxed frame of any website", "null"), c.redirected("a sandboxed frame of any website", "null")}
+func (c *cell) sandboxes() []asker {
+	return []asker{c.claimingMore("a sandboxed frame of any website", "null"), c.redirected("a sandboxed frame of any website", "null")}
 }
 
-func (c *cell) overHTTP() (all []caller) {
+func (c *cell) overHTTP() (all []asker) {
 	for i, pg := range c.pages {
 		what, origin := pageName(pg)+", over http", "http://"+strings.TrimPrefix(pg.origin, "https://")
 		switch {
@@ -296,9 +296,9 @@ func (c *cell) overHTTP() (all []caller) {
 func (c *cell) isOnlyHash() bool { return len(c.onCaches) == len(c.p.hostileCaches()) }
 
 // sending is another website that sends a header. nil removes one.
-func sending(what string, header func(*cell) http.Header) func(*cell) []caller {
-	return func(c *cell) []caller {
-		return []caller{{page: page{origin: evil}, what: what, shape: c.tellsWith(step{header: header(c)}, false, telling{claims: c.claim(evil)})}}
+func sending(what string, header func(*cell) http.Header) func(*cell) []asker {
+	return func(c *cell) []asker {
+		return []asker{{page: page{origin: evil}, what: what, shape: c.tellsWith(step{header: header(c)}, false, telling{claims: c.claim(evil)})}}
 	}
 }
 
@@ -309,37 +309,37 @@ func (c *cell) falseReferer() http.Header {
 	return http.Header{"Referer": {evil + "/?" + c.onCaches[0].origin + "/&" + c.own + "/"}}
 }
 
-func (c *cell) askingForSameOrigin() []caller {
+func (c *cell) askingForSameOrigin() []asker {
 	s := c.controlStep()
 	s.header, s.mode = sameOrigin(c), preflights
 	origin, where := c.onCaches[0].origin, " on a cache"
 	if len(c.p.cfg.Caches) == 0 {
 		origin, where = c.own, ""
 	}
-	return []caller{{page: page{origin: origin}, what: "the publisher's page" + where + ", which asks to send AMP-Same-Origin", isAllowed: true,
+	return []asker{{page: page{origin: origin}, what: "the publisher's page" + where + ", which asks to send AMP-Same-Origin", isAllowed: true,
 		shape: once(s)}}
 }
 
-func (c *cell) formerCaches() (all []caller) {
+func (c *cell) formerCaches() (all []asker) {
 	for _, host := range []string{labelOf(c.onCaches[0].origin) + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
 		all = append(all, c.claiming("a page at the domain of a former AMP Cache", "https://"+host))
 	}
 	return all
 }
 
-func (c *cell) belowThePublisher() []caller { return c.hostBelow(false) }
+func (c *cell) belowThePublisher() []asker { return c.hostBelow(false) }
 
 // hostBelow is another host below the publisher: the publisher's own or, if that is a public suffix, one that anybody can register.
-func (c *cell) hostBelow(isAnybodys bool) []caller {
+func (c *cell) hostBelow(isAnybodys bool) []asker {
 	if suffix, _ := publicsuffix.PublicSuffix(c.publisher); (suffix == c.publisher) != isAnybodys {
 		return nil
 	}
 	from := c.claiming("another host below the publisher", "https://ampcors-probe."+c.publisher)
 	from.group = KindOwnHosts
-	return []caller{from}
+	return []asker{from}
 }
 
-func (c *cell) otherPorts() (all []caller) {
+func (c *cell) otherPorts() (all []asker) {
 	for _, pg := range c.pages {
 		if pg.form != formHash || c.isOnlyHash() {
 			all = append(all, c.claiming("another port of the same host", pg.origin+":8443"))
@@ -349,13 +349,13 @@ func (c *cell) otherPorts() (all []caller) {
 }
 
 // forgedPosts are POSTs that any page can make a browser send with the reader's cookies.
-func (c *cell) forgedPosts() (all []caller) {
+func (c *cell) forgedPosts() (all []asker) {
 	if c.e.Method != http.MethodPost || !c.e.Credentials {
 		return nil
 	}
 	own := c.claim(c.own)
 	add := func(what, origin string, s step) {
-		all = append(all, caller{page: page{origin: origin}, what: what, shape: c.forging(s)})
+		all = append(all, asker{page: page{origin: origin}, what: what, shape: c.forging(s)})
 	}
 	add("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
 	for _, cache := range c.p.hostileCaches() {
@@ -396,9 +396,9 @@ func labelOf(origin string) string {
 }
 
 // mailed is a request of a mail client, or of its proxy, and not of a browser.
-func mailed(what, origin string, s step) caller {
+func mailed(what, origin string, s step) asker {
 	s.mode, s.isProxied = direct, true
-	return caller{page: page{origin: origin}, what: what, shape: once(s)}
+	return asker{page: page{origin: origin}, what: what, shape: once(s)}
 }
 
 // version2 names a sender as version 2 of the protocol for emails does.
@@ -414,18 +414,18 @@ func (c *cell) mailClients() []string {
 	return []string{"https://mail.google.com"}
 }
 
-func (c *cell) emailsV2() []caller {
-	return []caller{mailed("version 2", "", version2(c.sender))}
+func (c *cell) emailsV2() []asker {
+	return []asker{mailed("version 2", "", version2(c.sender))}
 }
 
-func (c *cell) emailsV1() (all []caller) {
+func (c *cell) emailsV1() (all []asker) {
 	for _, client := range c.mailClients() {
 		all = append(all, mailed("version 1 at "+client, client, step{claims: []string{c.sender}}))
 	}
 	return all
 }
 
-func (c *cell) otherSenders() (all []caller) {
+func (c *cell) otherSenders() (all []asker) {
 	local, domain, _ := strings.Cut(c.sender, "@")
 	for _, other := range []string{"probe@" + evilHost, local + "@" + evilHost, local + "@x" + domain, c.sender + "." + evilHost, "*"} {
 		all = append(all, mailed("the sender "+other+", version 2", "", version2(other)))
@@ -437,6 +437,6 @@ func (c *cell) otherSenders() (all []caller) {
 	return all
 }
 
-func (c *cell) websiteWithSender() []caller {
-	return []caller{{page: page{origin: evil}, what: "another website that names the sender", shape: once(step{mode: direct, claims: []string{c.sender}})}}
+func (c *cell) websiteWithSender() []asker {
+	return []asker{{page: page{origin: evil}, what: "another website that names the sender", shape: once(step{mode: direct, claims: []string{c.sender}})}}
 }

@@ -15,7 +15,7 @@ import (
 type submission struct {
 	cmd         *cobra.Command
 	output      format
-	given      *givenPages
+	given       *givenPages
 	show        func(line string)
 	clear       func()
 	mu          sync.Mutex

@@ -9,7 +9,8 @@ import (
 )
 
 // problemReserved is that of a host that is reserved: see reservedHost.
-var problemReserved = &domains.Problem{Code: badvalue.Reserved, Reason: "is a host of an AMP Cache, where anybody's page can be"}
+var problemReserved = &domains.Problem{Code: badvalue.Reserved,
+	Reason: "is a host of an AMP Cache, where anybody's page can be"}
 
 // hosts are the hosts of AMP Caches.
 type hosts struct {

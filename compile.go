@@ -13,11 +13,12 @@ import (
 // A policy is a compiled Config. Only what it remembers changes: the LRU of the allowlist, and decoded. Each
 // request is decided by one policy.
 type policy struct {
-	cfg                   Config // without its Publishers
-	numPublishers         int
-	hosts                 hosts
-	list                  *allowlist
-	decoded               *lru.Cache[string, string] // domains that the Source confirmed, by punycode or wrapped prefix; nil without a Source
+	cfg           Config // without its Publishers
+	numPublishers int
+	hosts         hosts
+	list          *allowlist
+	// domains that the Source confirmed, by punycode or wrapped prefix; nil without a Source
+	decoded               *lru.Cache[string, string]
 	origins               map[string]struct{}
 	email                 *emailPolicy        // nil if AMP for Email requests are not allowed
 	methods               []string            // that a preflight may ask for

@@ -55,7 +55,8 @@ func TestAnAmbiguousPrefixIsAWarning(t *testing.T) {
 	if len(warnings) != 3 || warnings[2].Path != "publishers[6]" || !strings.Contains(warnings[2].Reason, `also give to "xn-aa.a.cpa"`) ||
 		warnings[1].Path != "publishers[4]" || !strings.Contains(warnings[1].Reason, `also give to "www.xn--lstekas-s3a.lv"`) ||
 		warnings[0].Path != "publishers[2]" || warnings[0].Value != "www.lāstekas.lv" ||
-		!strings.Contains(warnings[0].Error(), `the domain prefix "xn--www-lstekas-lv-pub", which AMP's implementations also give to "xn-www.lstekas.lv.pub"`) {
+		!strings.Contains(warnings[0].Error(), `the domain prefix "xn--www-lstekas-lv-pub", which AMP's implementations also give to `+
+			`"xn-www.lstekas.lv.pub"`) {
 		t.Errorf("%v", warnings)
 	}
 	cfg.DangerouslyAllowAmbiguousPrefixes = true
@@ -71,21 +72,29 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		reason, want string
 	}{
 		{cfg: ampcors.Config{}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
-		{cfg: ampcors.Config{Publishers: []string{}, Origins: []string{}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: ampcors.Config{Publishers: []string{}, Origins: []string{}}, where: "publishers", reason: "nothing else allows anybody",
+			want: "example.com"},
 
-		{cfg: ampcors.Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme", want: `"example.com"`},
-		{cfg: ampcors.Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space", want: `"b.example"`},
+		{cfg: ampcors.Config{Publishers: []string{"https://example.com/"}}, where: "publishers[0]", reason: "has a scheme",
+			want: `"example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"a.example", " b.example"}}, where: "publishers[1]", reason: "white space",
+			want: `"b.example"`},
 		{cfg: ampcors.Config{Publishers: []string{"www.example.com:8443"}}, where: "publishers[0]", reason: "has a port",
 			want: `"https://www.example.com:8443" in origins, for its pages at that port, or "www.example.com"`},
-		{cfg: ampcors.Config{Publishers: []string{"www.example.com:443"}}, where: "publishers[0]", reason: "has a port", want: `"www.example.com"`},
-		{cfg: ampcors.Config{Publishers: []string{"news@example.com"}}, where: "publishers[0]", reason: "is an email address", want: "in email.senders"},
+		{cfg: ampcors.Config{Publishers: []string{"www.example.com:443"}}, where: "publishers[0]", reason: "has a port",
+			want: `"www.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"news@example.com"}}, where: "publishers[0]", reason: "is an email address",
+			want: "in email.senders"},
 		{cfg: ampcors.Config{Publishers: []string{"*"}}, where: "publishers[0]", reason: "has a *", want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*."}}, where: "publishers[0]", reason: "is empty", want: "www.example.com"},
 		{cfg: ampcors.Config{Publishers: []string{"*.example.com."}}, where: "publishers[0]", reason: "trailing dot", want: `"*.example.com"`},
-		{cfg: ampcors.Config{Publishers: []string{"*.https://example.com:443/"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
-		{cfg: ampcors.Config{Publishers: []string{"https://*.example.com"}}, where: "publishers[0]", reason: "has a scheme", want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.https://example.com:443/"}}, where: "publishers[0]", reason: "has a scheme",
+			want: `"*.example.com"`},
+		{cfg: ampcors.Config{Publishers: []string{"https://*.example.com"}}, where: "publishers[0]", reason: "has a scheme",
+			want: `"*.example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.com."}}, where: "publishers[0]", reason: "trailing dot", want: `a domain such as`},
-		{cfg: ampcors.Config{Publishers: []string{"*.BU\u0308CHER.example"}}, where: "publishers[0]", reason: "not how browsers spell", want: `"*.bücher.example"`},
+		{cfg: ampcors.Config{Publishers: []string{"*.BU\u0308CHER.example"}}, where: "publishers[0]", reason: "not how browsers spell",
+			want: `"*.bücher.example"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.cdn.ampproject.org"}, Caches: cacheurl.DefaultCaches()[1:]}, where: "publishers[0]",
 			reason: "is a host of an AMP Cache", want: "the domain whose documents"},
 		{cfg: ampcors.Config{Publishers: []string{"d-1.ampproject.net"}}, where: "publishers[0]", reason: "is a host of an AMP Cache",
@@ -103,18 +112,24 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 			want: `"example.com"`},
 		{cfg: ampcors.Config{Publishers: []string{"*.www.bing-amp.com"}}, where: "publishers[0]", reason: "is a host of an AMP Cache",
 			want: "the domain whose documents"},
-		{cfg: ampcors.Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: ampcors.Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
-		{cfg: ampcors.Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix", want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"*.com"}}, where: "publishers[0]", reason: "public suffix",
+			want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"*.рф"}}, where: "publishers[0]", reason: "public suffix",
+			want: "dangerouslyAllowPublicSuffixWildcards"},
+		{cfg: ampcors.Config{Publishers: []string{"*.unlisted"}}, where: "publishers[0]", reason: "public suffix",
+			want: "dangerouslyAllowPublicSuffixWildcards"},
 
 		{cfg: ampcors.Config{Publishers: []string{"a.example"}, Caches: []cacheurl.Cache{{ID: "x\xff", CacheDomain: "amp.example.com"}}},
 			where: "caches[0].id", reason: "cannot be printed", want: "a short name"},
 		{cfg: ampcors.Config{Origins: []string{"null"}}, where: "origins[0]", reason: "sandboxed", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"*"}}, where: "origins[0]", reason: "everybody", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{""}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"ftp://example.com"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"https://a b"}}, where: "origins[0]", reason: "not an http or https origin", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"example.com"}}, where: "origins[0]", reason: "not an http or https origin",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"ftp://example.com"}}, where: "origins[0]", reason: "not an http or https origin",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://a b"}}, where: "origins[0]", reason: "not an http or https origin",
+			want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://a..b"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://é!"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"http://[fe80::1%25eth0]"}}, where: "origins[0]", reason: "browsers write in another way",
@@ -126,36 +141,57 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 			Caches: []cacheurl.Cache{{ID: "x", CacheDomain: "amp.example.net",
 				ThirdPartyFrameDomainSuffix: "ampproject.org"}}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
 		{cfg: ampcors.Config{Origins: []string{"http://cdn.ampproject.org:8080"}}, where: "origins[0]", reason: "bare domain", want: "remove it"},
-		{cfg: ampcors.Config{Origins: []string{"https://example.com."}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"https://1.2.3"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"https://0x7f.1"}}, where: "origins[0]", reason: "browsers write in another way", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://example.com."}}, where: "origins[0]", reason: "has a host that",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://1.2.3"}}, where: "origins[0]", reason: "browsers write in another way",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://0x7f.1"}}, where: "origins[0]", reason: "browsers write in another way",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"https://xn--zzzzzz99999.com"}}, where: "origins[0]", reason: "has a host that",
+			want: "https://www.example.com"},
 		{cfg: ampcors.Config{Origins: []string{"https://" + strings.Repeat("a", 300)}}, where: "origins[0]", reason: "longer than 267",
 			want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"https://*.example.com"}}, where: "origins[0]", reason: "is a pattern", want: `"*.example.com" in publishers`},
+		{cfg: ampcors.Config{Origins: []string{"https://*.example.com"}}, where: "origins[0]", reason: "is a pattern",
+			want: `"*.example.com" in publishers`},
 		{cfg: ampcors.Config{Origins: []string{"https://a.example, https://b.example"}}, where: "origins[0]", reason: "is several origins",
 			want: "an element of the list for each"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example,b.example"}}, where: "origins[0]", reason: "has a host that", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"a.example b.example"}}, where: "origins[0]", reason: "is several origins", want: "an element of the list for each"},
-		{cfg: ampcors.Config{Origins: []string{"capacitor://localhost"}}, where: "origins[0]", reason: "is the origin of every app", want: "need no CORS"},
-		{cfg: ampcors.Config{Origins: []string{"https://example.com/"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: ampcors.Config{Origins: []string{"https://user@example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: ampcors.Config{Origins: []string{"https://example.com:443"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
-		{cfg: ampcors.Config{Origins: []string{"http://example.com:80"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
-		{cfg: ampcors.Config{Origins: []string{"http://example.com:080"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com"`},
-		{cfg: ampcors.Config{Origins: []string{"http://example.com:0443"}}, where: "origins[0]", reason: "not how browsers write", want: `"http://example.com:443"`},
-		{cfg: ampcors.Config{Origins: []string{"http://example.com:99999"}}, where: "origins[0]", reason: "above 65535", want: "https://www.example.com"},
-		{cfg: ampcors.Config{Origins: []string{"HTTPS://Example.com"}}, where: "origins[0]", reason: "not how browsers write", want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example,b.example"}}, where: "origins[0]", reason: "has a host that",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"a.example b.example"}}, where: "origins[0]", reason: "is several origins",
+			want: "an element of the list for each"},
+		{cfg: ampcors.Config{Origins: []string{"capacitor://localhost"}}, where: "origins[0]", reason: "is the origin of every app",
+			want: "need no CORS"},
+		{cfg: ampcors.Config{Origins: []string{"https://example.com/"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"https://user@example.com"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"https://example.com:443"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"https://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:80"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"http://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:080"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"http://example.com"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:0443"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"http://example.com:443"`},
+		{cfg: ampcors.Config{Origins: []string{"http://example.com:99999"}}, where: "origins[0]", reason: "above 65535",
+			want: "https://www.example.com"},
+		{cfg: ampcors.Config{Origins: []string{"HTTPS://Example.com"}}, where: "origins[0]", reason: "not how browsers write",
+			want: `"https://example.com"`},
 		{cfg: ampcors.Config{Origins: []string{"https://bücher.example"}}, where: "origins[0]", reason: "not how browsers write",
 			want: `"https://xn--bcher-kva.example"`},
 		{cfg: ampcors.Config{Origins: []string{"https://[2001:DB8::1]:8080"}}, where: "origins[0]", reason: "not how browsers write",
 			want: `"https://[2001:db8::1]:8080"`},
 
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, where: "methods[0]", reason: "wildcard", want: "one by one"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"PUT, DELETE"}}, where: "methods[0]", reason: "is not a method", want: "PUT"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, where: "methods[0]", reason: "upper case", want: `"PATCH"`},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, where: "methods[0]", reason: "forbid", want: "remove it"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"*"}}, where: "methods[0]", reason: "wildcard",
+			want: "one by one"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{""}}, where: "methods[0]", reason: "is not a method",
+			want: "PUT"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"PUT, DELETE"}}, where: "methods[0]",
+			reason: "is not a method", want: "PUT"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"Patch"}}, where: "methods[0]", reason: "upper case",
+			want: `"PATCH"`},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Methods: []string{"connect"}}, where: "methods[0]", reason: "forbid",
+			want: "remove it"},
 
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, RequestHeaders: []string{"*"}}, where: "requestHeaders[0]",
 			reason: "wildcard", want: "one by one"},
@@ -182,19 +218,27 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 
 		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, Email: ampcors.Email{Clients: []string{"https://mail.example"}}},
 			where: "email.senders", reason: "is missing", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{}}}, where: "email.senders", reason: "nothing else allows anybody", want: "example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Clients: []string{}}}, where: "publishers", reason: "nothing else allows anybody", want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{}}}, where: "email.senders", reason: "nothing else allows anybody",
+			want: "example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Clients: []string{}}}, where: "publishers", reason: "nothing else allows anybody",
+			want: "example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com", "example.com"}}}, where: "email.senders[1]",
 			reason: "not an email address", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*"}}}, where: "email.senders[0]", reason: "not an email address", want: "*@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*"}}}, where: "email.senders[0]", reason: "not an email address",
+			want: "*@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*"}}}, where: "email.senders[0]", reason: "has a *", want: "example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]", reason: "is a pattern for subdomains", want: "for each subdomain"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*b@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "*@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*@*.example.com"}}}, where: "email.senders[0]",
+			reason: "is a pattern for subdomains", want: "for each subdomain"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*b@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "*@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a..b@example.com"}}}, where: "email.senders[0]", reason: "before the @",
 			want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{".a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"é@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{".a@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"é@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a b@example.com"}}}, where: "email.senders[0]", reason: "before the @",
 			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{`"a"@example.com`}}}, where: "email.senders[0]", reason: "before the @",
@@ -207,14 +251,18 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 			where: "email.senders[0]", reason: "longer than 254", want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"Shop <a@example.com>"}}}, where: "email.senders[0]", reason: "before the @",
 			want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{" a@example.com"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com\n"}}}, where: "email.senders[0]", reason: "white space", want: `"a@example.com"`},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{" a@example.com"}}}, where: "email.senders[0]", reason: "white space",
+			want: `"a@example.com"`},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com\n"}}}, where: "email.senders[0]", reason: "white space",
+			want: `"a@example.com"`},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"mailto:a@example.com"}}}, where: "email.senders[0]", reason: "before the @",
 			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@"}}}, where: "email.senders[0]", reason: "has a domain that is empty",
 			want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*a@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
-		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*@example.com"}}}, where: "email.senders[0]", reason: "before the @", want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"*a@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
+		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a*@example.com"}}}, where: "email.senders[0]", reason: "before the @",
+			want: "news@example.com"},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@https://example.com/"}}}, where: "email.senders[0]",
 			reason: "has a scheme", want: `"a@example.com"`},
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@localhost"}}}, where: "email.senders[0]",
@@ -232,8 +280,10 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 		{cfg: ampcors.Config{Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://cdn.ampproject.org"}}},
 			where: "email.clients[0]", reason: "is an AMP Cache's", want: "remove it"},
 
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, where: "maxAge", reason: "out of range", want: "24h"},
-		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 600}, where: "maxAge", reason: "whole number of seconds", want: "such as 10m0s"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 25 * time.Hour}, where: "maxAge", reason: "out of range",
+			want: "24h"},
+		{cfg: ampcors.Config{Origins: []string{"https://a.example"}, MaxAge: 600}, where: "maxAge", reason: "whole number of seconds",
+			want: "such as 10m0s"},
 	} {
 		t.Run(test.where+" "+test.reason, func(t *testing.T) {
 			_, err := ampcors.New(test.cfg)
@@ -252,12 +302,15 @@ func TestEachProblemSaysWhatWouldBeRight(t *testing.T) {
 
 func TestValidConfigsAreAccepted(t *testing.T) {
 	for name, cfg := range map[string]ampcors.Config{
-		"publishers":                     {Publishers: []string{"example.com", "*.example.com", "bücher.example", "*.bücher.example"}},
-		"public suffixes":                {Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true, DangerouslyAllowPublicSuffixWildcards: true},
-		"patterns below public suffixes": {Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"}, Credentialed: true},
-		"duplicates":                     {Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}},
+		"publishers": {Publishers: []string{"example.com", "*.example.com", "bücher.example", "*.bücher.example"}},
+		"public suffixes": {Publishers: []string{"*.com", "*.рф", "*.github.io"}, Credentialed: true,
+			DangerouslyAllowPublicSuffixWildcards: true},
+		"patterns below public suffixes": {Publishers: []string{"*.example.co.uk", "*.user.github.io", "*.blog.ampproject.org"},
+			Credentialed: true},
+		"duplicates": {Publishers: []string{"example.com", "EXAMPLE.com", "bücher.example", "xn--bcher-kva.example"}},
 		"origins": {Origins: []string{"https://playground.amp.dev", "http://localhost:8080", "http://localhost",
-			"http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example", mwtest.CacheOrigin, "https://x.example:80"}},
+			"http://127.0.0.1:3000", "http://[::1]:3000", "https://my_host.example", "https://foo-.example.com", "https://xn--bcher-kva.example",
+			mwtest.CacheOrigin, "https://x.example:80"}},
 		"methods and headers": {Origins: []string{"https://a.example"}, Methods: []string{"GET", "PUT", "PATCH", "OPTIONS", "Custom"},
 			RequestHeaders: []string{"Content-Type", "X-Requested-With"}, ResponseHeaders: []string{}},
 		"caches": {Publishers: []string{"a.example"}, Caches: cacheurl.DefaultCaches()[:1]},
@@ -282,7 +335,8 @@ func TestAPatternForAMailProviderIsRejected(t *testing.T) {
 		t.Run(domain, func(t *testing.T) {
 			cfg := ampcors.Config{Email: ampcors.Email{Senders: []string{"*@" + domain}}}
 			err := cfg.Validate()
-			want := fmt.Sprintf(`ampcors: email.senders[0] %q allows everybody who has an address at that mail provider; want the addresses that are yours, such as "news@%s", or email.dangerouslyAllowMailProviderWildcards`, "*@"+domain, strings.ToLower(domain))
+			want := fmt.Sprintf(`ampcors: email.senders[0] %q allows everybody who has an address at that mail provider; want the addresses that `+
+				`are yours, such as "news@%s", or email.dangerouslyAllowMailProviderWildcards`, "*@"+domain, strings.ToLower(domain))
 			if err == nil || err.Error() != want {
 				t.Errorf("got\n%v\nwant\n%s", err, want)
 			}
@@ -338,7 +392,8 @@ func TestAConfigCannotBeChangedFromOutside(t *testing.T) {
 	if m.Handle(w, r); w.Header().Get("Access-Control-Expose-Headers") != "X-B" {
 		t.Errorf("exposed: %v", w.Header())
 	}
-	for sender, want := range map[string]ampcors.Reason{"news@example.com": ampcors.ReasonEmail, "evil@evil.example": ampcors.ReasonEmailSenderNotAllowed} {
+	for sender, want := range map[string]ampcors.Reason{"news@example.com": ampcors.ReasonEmail,
+		"evil@evil.example": ampcors.ReasonEmailSenderNotAllowed} {
 		if d := m.Check(&http.Request{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: " + sender)}); d.Reason != want {
 			t.Errorf("%s: %s", sender, d.Reason)
 		}
@@ -427,14 +482,17 @@ func TestEachLimitIsExact(t *testing.T) {
 		"a domain":       {publishers(labels(253)), publishers(labels(254))},
 		"a cache's id": {caches(cacheurl.Cache{ID: strings.Repeat("b", 100), CacheDomain: "c.example"}),
 			caches(cacheurl.Cache{ID: strings.Repeat("b", 101), CacheDomain: "c.example"})},
-		"a cache's domain": {caches(cacheurl.Cache{ID: "b", CacheDomain: labels(189)}), caches(cacheurl.Cache{ID: "b", CacheDomain: labels(190)})},
-		"caches":           {several(100), several(101)},
+		"a cache's domain": {caches(cacheurl.Cache{ID: "b", CacheDomain: labels(189)}),
+			caches(cacheurl.Cache{ID: "b", CacheDomain: labels(190)})},
+		"caches": {several(100), several(101)},
 		"MaxAge": {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24 * time.Hour},
 			ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 24*time.Hour + time.Second}},
-		"no MaxAge": {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 0}, ampcors.Config{Publishers: []string{"a.example"}, MaxAge: -time.Second}},
+		"no MaxAge": {ampcors.Config{Publishers: []string{"a.example"}, MaxAge: 0},
+			ampcors.Config{Publishers: []string{"a.example"}, MaxAge: -time.Second}},
 		"an extra origin": {ampcors.Config{Origins: []string{"https://" + labels(253) + ":65535"}},
 			ampcors.Config{Origins: []string{"https://" + labels(254) + ":65535"}}},
-		"a port":             {ampcors.Config{Origins: []string{"https://a.example:65535"}}, ampcors.Config{Origins: []string{"https://a.example:65536"}}},
+		"a port": {ampcors.Config{Origins: []string{"https://a.example:65535"}},
+			ampcors.Config{Origins: []string{"https://a.example:65536"}}},
 		"a number at an end": {publishers("example.a0"), publishers("example.0")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -464,7 +522,8 @@ func TestEachSetOfBytesIsExact(t *testing.T) {
 		}},
 		"domains": {digits + letters + strings.ToUpper(letters) + "-_.",
 			func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a" + b + "b.example"}} }},
-		"last labels": {letters + strings.ToUpper(letters) + "_", func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a." + b}} }},
+		"last labels": {letters + strings.ToUpper(letters) + "_",
+			func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a." + b}} }},
 		"hexadecimal last": {strings.ToUpper(letters[6:]) + letters[6:] + "_",
 			func(b string) ampcors.Config { return ampcors.Config{Publishers: []string{"a.0x" + b}} }},
 	} {
@@ -515,7 +574,8 @@ func TestAnEmptyListOfCachesTrustsNone(t *testing.T) {
 			t.Errorf("%s: %s; want %s", origin, d.Reason, want)
 		}
 	}
-	if d := m.Check(&http.Request{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: news@example.com")}); d.Reason != ampcors.ReasonEmail {
+	email := &http.Request{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: news@example.com")}
+	if d := m.Check(email); d.Reason != ampcors.ReasonEmail {
 		t.Errorf("an email: %s", d.Reason)
 	}
 }
@@ -528,7 +588,8 @@ func TestConfigIsWhatIsInForce(t *testing.T) {
 	given := ampcors.Config{
 		Publishers: []string{"WWW.Example.com", "*.news.example", "bücher.example", "www.example.com", "*.a.example"},
 		Origins:    []string{"https://shop.example"}, Caches: cacheurl.DefaultCaches()[:1], Credentialed: true, Methods: []string{"PUT"},
-		RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute, Email: ampcors.Email{Senders: []string{"news@example.com"},
+		RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: time.Minute,
+		Email: ampcors.Email{Senders: []string{"news@example.com"},
 			Clients: []string{"https://mail.example"}},
 	}
 	mw, err := ampcors.New(given)
@@ -541,7 +602,8 @@ func TestConfigIsWhatIsInForce(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v; want %+v", got, want)
 	}
-	for _, list := range [][]string{got.Publishers, got.Origins, got.Methods, got.RequestHeaders, got.ResponseHeaders, got.Email.Senders, got.Email.Clients} {
+	for _, list := range [][]string{got.Publishers, got.Origins, got.Methods, got.RequestHeaders, got.ResponseHeaders, got.Email.Senders,
+		got.Email.Clients} {
 		clear(list)
 	}
 	clear(got.Caches)

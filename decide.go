@@ -117,7 +117,8 @@ func (p *policy) denial(cl *claim) Reason {
 
 func (cl *claim) hostDenial() Reason {
 	switch cl.problem {
-	case nil, problemReserved, domains.ProblemSingleLabel, domains.ProblemNumber, domains.ProblemEdgeHyphen, domains.ProblemALabel:
+	case nil, problemReserved, domains.ProblemSingleLabel, domains.ProblemNumber, domains.ProblemEdgeHyphen,
+		domains.ProblemALabel:
 		return ReasonUnknownHost // an origin, but not of an allowed publisher
 	}
 	return ReasonMalformed
@@ -125,7 +126,8 @@ func (cl *claim) hostDenial() Reason {
 
 func (cl *claim) prefixDenial() Reason {
 	switch {
-	case cl.problem == domains.ProblemChar, cl.problem != nil && strings.ContainsAny(cl.name, ", :/"): // such as several origins in one line
+	case cl.problem == domains.ProblemChar, cl.problem != nil && strings.ContainsAny(cl.name, ", :/"):
+		// such as several origins in one line
 		return ReasonMalformed
 	case cl.problem == prefixes.ProblemAmbiguous:
 		return ReasonAmbiguousPrefix
@@ -176,7 +178,8 @@ func (a *asked) checkHeaders(p *policy, lines []string, isOwnOrigin bool) {
 			}
 			lower := strings.ToLower(name)
 			_, ok := p.requestHeaders[lower]
-			if !domains.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) { // ToLower maps some non-ASCII letters to ASCII
+			// ToLower maps some non-ASCII letters to ASCII
+			if !domains.IsASCII(name) || !ok && !(isOwnOrigin && lower == ampSameOrigin) {
 				a.denial, a.deniedHeader = ReasonHeaderNotAllowed, name
 				return
 			}

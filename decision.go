@@ -26,7 +26,8 @@ type Decision struct {
 	// or the Source could not answer. Any caller can claim any domain: do not count by it.
 	ClaimedPublisher string
 
-	CacheID string // the ID of the AMP Cache to which the origin belongs; "" if none, and for ReasonSameOrigin and ReasonExtraOrigin
+	// the ID of the AMP Cache to which the origin belongs; "" if none, and for ReasonSameOrigin and ReasonExtraOrigin
+	CacheID string
 
 	// EmailSender is the sender that an AMP for Email request names; "" for any other request, and without
 	// [Config].Email. It is as the request has it: the domain may be in upper case. It is unverified and of any

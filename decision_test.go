@@ -88,12 +88,14 @@ func TestWhomADecisionIsFor(t *testing.T) {
 			t.Errorf("%s: %t; want %t", origin, got, want)
 		}
 	}
-	// A page of the API's own host is for each tenant, whether or not the host is listed as a publisher, and whether or not its request has an Origin.
+	// A page of the API's own host is for each tenant, whether or not the host is listed as a publisher, and whether or not its request
+	// has an Origin.
 	for _, host := range []string{"www.b.example", "api.example"} {
 		for _, test := range []struct {
 			method, site string
 			isFor        bool
-		}{{"POST", "same-origin", true}, {"GET", "same-origin", true}, {"POST", "cross-site", false}, {"POST", "same-site", false}, {"POST", "", false}} {
+		}{{"POST", "same-origin", true}, {"GET", "same-origin", true}, {"POST", "cross-site", false}, {"POST", "same-site", false},
+			{"POST", "", false}} {
 			r := httptest.NewRequest(test.method, "https://"+host+"/", nil)
 			if test.method == "POST" {
 				r.Header.Set("Origin", "https://"+host)

@@ -65,7 +65,8 @@ const (
 
 // An emailPolicy is a compiled Email: which senders and mail clients may call.
 type emailPolicy struct {
-	senders map[string]struct{} // addresses, and "*@" with a domain at which each is allowed; the domain in lower-case ASCII
+	// addresses, and "*@" with a domain at which each is allowed; the domain in lower-case ASCII
+	senders map[string]struct{}
 	clients map[string]struct{} // origins
 }
 
@@ -125,21 +126,24 @@ func parseSender(value string) (address string, p *domains.Problem) {
 	case strings.TrimSpace(value) != value:
 		return "", &domains.Problem{Reason: "has white space around it", Instead: strings.TrimSpace(value)}
 	case local != "*" && !isLocalPart(local):
-		return "", &domains.Problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
+		return "", &domains.Problem{Reason: fmt.Sprintf("has a part before the @ that is not 1 to %d ASCII letters, "+
+			"digits, single dots inside and !#$%%&'+-/=?^_`{|}~", maxLocalPart), Want: wantAddress}
 	case strings.HasPrefix(base, "*."):
-		return "", &domains.Problem{Reason: "is a pattern for subdomains, which senders do not have", Want: wantAddress + " for each subdomain"}
+		return "", &domains.Problem{Reason: "is a pattern for subdomains, which senders do not have",
+			Want: wantAddress + " for each subdomain"}
 	case err != nil && err.Instead != "":
 		return "", &domains.Problem{Reason: "has a domain that " + err.Reason, Instead: local + "@" + err.Instead}
 	case err != nil:
 		return "", &domains.Problem{Reason: "has a domain that " + err.Reason, Want: wantAddress}
 	case len(local)+len("@")+len(domain) > maxAddress:
-		return "", &domains.Problem{Code: badvalue.OutOfRange, Reason: fmt.Sprintf("is longer than %d bytes", maxAddress), Want: wantAddress}
+		return "", &domains.Problem{Code: badvalue.OutOfRange, Reason: fmt.Sprintf("is longer than %d bytes", maxAddress),
+			Want: wantAddress}
 	}
 	return local + "@" + domain, nil
 }
 
-// atext has the characters that RFC 5322 section 3.2.3 calls atext, without "*". A response repeats the sender, and "*" there would allow
-// everybody.
+// atext has the characters that RFC 5322 section 3.2.3 calls atext, without "*". A response repeats the sender, and
+// "*" there would allow everybody.
 const atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'+-/=?^_`{|}~"
 
 // isLocalPart reports whether s can be before the "@": atoms, separated by single dots.
@@ -192,7 +196,8 @@ func isMailProvider(domain string) bool {
 }
 
 var mailProviders = setOf(strings.Fields(`
-	gmail.com googlemail.com live.com icloud.com me.com mac.com msn.com proton.me pm.me zoho.com fastmail.com mail.com mail.ru
+	gmail.com googlemail.com live.com icloud.com me.com mac.com msn.com proton.me pm.me zoho.com fastmail.com mail.com
+	mail.ru
 	comcast.net att.net verizon.net btinternet.com web.de freenet.de t-online.de free.fr orange.fr laposte.net libero.it
 	wp.pl seznam.cz uol.com.br qq.com 163.com 126.com sina.com naver.com daum.net docomo.ne.jp rediffmail.com
 `))

@@ -65,8 +65,9 @@ func (m *Middleware) explain(v verdict, r *http.Request) Explanation {
 
 func (e *Explanation) explainSender(v *verdict) {
 	detail := map[Reason]string{
-		ReasonEmail:                 "Version 2 of AMP for Email: the sender is in email.senders. Origin does not count.",
-		ReasonEmailV1:               "Version 1 of AMP for Email: the sender is in email.senders, and the Origin in email.clients.",
+		ReasonEmail: "Version 2 of AMP for Email: the sender is in email.senders. Origin does not count.",
+		ReasonEmailV1: "Version 1 of AMP for Email: the sender is in email.senders, and the Origin in " +
+			"email.clients.",
 		ReasonEmailSenderNotAllowed: "The sender is not in email.senders.",
 		ReasonNoEmailSender:         "An AMP for Email request names one sender, by its address.",
 	}[v.sender.reason]
@@ -75,14 +76,17 @@ func (e *Explanation) explainSender(v *verdict) {
 
 // explainNoOrigin explains a request with no Origin, or with several.
 func (e *Explanation) explainNoOrigin(v *verdict) {
-	value, detail := "none", "Browsers send Origin with every request of a page at another origin that may change data, or whose answer the page can read. This request has no Origin."
+	value, detail := "none", "Browsers send Origin with every request of a page at another origin that may change data, "+
+		"or whose answer the page can read. This request has no Origin."
 	switch {
 	case v.caller.origins > 1:
-		value, detail = strings.Join(v.caller.request.Header["Origin"], ", "), "Browsers send exactly one Origin, so several are ambiguous."
+		value, detail = strings.Join(v.caller.request.Header["Origin"], ", "),
+			"Browsers send exactly one Origin, so several are ambiguous."
 	case v.reason == ReasonSameOrigin:
 		detail = "AMP-Same-Origin is true: a page of the API's own host, because no other can send it without a preflight."
 	case v.reason == ReasonNoOriginUnsafe:
-		detail = "The method " + v.caller.request.Method + " may change data, and neither Origin nor AMP-Same-Origin says whose page it is."
+		detail = "The method " + v.caller.request.Method +
+			" may change data, and neither Origin nor AMP-Same-Origin says whose page it is."
 		if hasLine(v.caller.request.Header, "Amp-Same-Origin", "true") {
 			detail = "AMP-Same-Origin does not count, because Sec-Fetch-Site says that the page is at another origin."
 		}
@@ -95,7 +99,8 @@ func (e *Explanation) explainPurpose(v *verdict) {
 	switch {
 	case v.reason == ReasonSameOrigin && v.caller.origins > 0:
 		e.step("request", true, "Sec-Fetch-Site: same-origin",
-			"The browser says that this is a page of the API's own host, for which CORS is not needed. Its Origin does not count.")
+			"The browser says that this is a page of the API's own host, for which CORS is not needed. Its Origin does not "+
+				"count.")
 	case v.reason == ReasonMethodNotAllowed:
 		e.step("preflight", false, v.caller.method, "The method is not GET, HEAD or POST, and not in methods.")
 	case v.reason == ReasonHeaderNotAllowed && v.asked.deniedHeader == "":
@@ -120,7 +125,8 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 		e.step("allowlist", true, v.caller.origin, "Listed in Origins.")
 		return
 	case v.sender.isMailClient && v.reason == ReasonNoEmailSender:
-		e.step("allowlist", false, v.caller.origin, "The origin of a mail client. AMP for Email requests name their sender, and pages at this origin are not allowed.")
+		e.step("allowlist", false, v.caller.origin, "The origin of a mail client. AMP for Email requests name their "+
+			"sender, and pages at this origin are not allowed.")
 		return
 	case v.reason == ReasonNull:
 		e.step("scheme", false, v.caller.origin, `Sandboxed frames and local files send "null"; anybody can.`)
@@ -129,7 +135,8 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 		e.step("scheme", false, scheme, schemeDetail(v.caller.origin, scheme))
 		return
 	case host == "" || cl.kind == kindMalformed:
-		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme in lower case, \"://\" and a host, of %d bytes at most.", domains.MaxOrigin))
+		e.step("scheme", false, "", fmt.Sprintf("An origin is a scheme in lower case, \"://\" and a host, of %d bytes at "+
+			"most.", domains.MaxOrigin))
 		return
 	}
 	e.step("scheme", true, scheme, "Accepted.")
@@ -145,13 +152,17 @@ func (e *Explanation) explain(p *policy, v *verdict) {
 func schemeDetail(origin, scheme string) string {
 	switch {
 	case scheme == "http" && isNear(domains.HostOf(origin)):
-		return "A page of a program on the reader's own machine or network. Only Origins allows it: list it there while you develop, and not in production."
+		return "A page of a program on the reader's own machine or network. Only Origins allows it: list it there while " +
+			"you develop, and not in production."
 	case scheme == "http":
 		return "Only https keeps others on the network from changing the page."
 	case strings.HasSuffix(scheme, "-extension"):
-		return "An extension of a browser, and no website. It needs no CORS for the hosts in the host_permissions of its manifest."
+		return "An extension of a browser, and no website. It needs no CORS for the hosts in the host_permissions of its " +
+			"manifest."
 	}
-	return "No website, but perhaps the web view of an app: each app that is made with the same framework has this origin. Requests that the app sends itself, and not its web view, need no CORS; such a POST has no Origin, and needs a route beside ampcors."
+	return "No website, but perhaps the web view of an app: each app that is made with the same framework has this " +
+		"origin. Requests that the app sends itself, and not its web view, need no CORS; such a POST has no Origin, and " +
+		"needs a route beside ampcors."
 }
 
 // hostDetail says why the rest of an origin is no host.
@@ -169,7 +180,8 @@ func hostDetail(problem, host string) string {
 // isNear reports whether a host is on the reader's own machine or network.
 func isNear(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && (addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast())
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") ||
+		err == nil && (addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast())
 }
 
 func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
@@ -178,10 +190,12 @@ func (e *Explanation) explainHost(p *policy, v *verdict, host string) {
 		return
 	}
 	if reserved := p.hosts.reservedFor(host); reserved != nil && reserved.isCache {
-		e.step("cache", false, "none", fmt.Sprintf("It is below %s, an AMP Cache that is not among those trusted here.", reserved.domain))
+		e.step("cache", false, "none", fmt.Sprintf("It is below %s, an AMP Cache that is not among those trusted here.",
+			reserved.domain))
 		return
 	}
-	e.step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a publisher's own origin.")
+	e.step("cache", true, "none", "Not below the domain of an AMP Cache that is trusted here, so it is read as a "+
+		"publisher's own origin.")
 	if v.claim.problem != nil {
 		e.step("publisher", false, host, "It cannot be a publisher: it "+v.claim.problem.Reason+". Only Origins allows it.")
 		return
@@ -221,8 +235,9 @@ func (e *Explanation) explainPrefix(p *policy, v *verdict) {
 	switch cl.problem {
 	case nil:
 	case prefixes.ProblemAmbiguous:
-		e.step("publisher", false, cl.domain(), fmt.Sprintf("The prefix is punycode of this domain, and without decoding it is the prefix of the host %q. "+
-			"AMP's implementations give it to both, so a page of either can be at this origin.", prefixes.OtherHost(cl.name)))
+		e.step("publisher", false, cl.domain(), fmt.Sprintf(
+			"The prefix is punycode of this domain, and without decoding it is the prefix of the host %q. "+
+				"AMP's implementations give it to both, so a page of either can be at this origin.", prefixes.OtherHost(cl.name)))
 		return
 	case problemReserved:
 		e.step("publisher", false, cl.domain(), "It cannot be a publisher: it "+cl.problem.Reason+".")
@@ -262,7 +277,8 @@ func (e *Explanation) explainIdentity(p *policy, v *verdict) {
 		}
 		detail += " when it last answered. Now it failed: " + driver.LogText(id.err) + "."
 	case unanswered:
-		publisher, detail = e.Decision.ClaimedPublisher, "Not in Publishers, and the Source failed: "+driver.LogText(id.err)+"."
+		publisher, detail = e.Decision.ClaimedPublisher,
+			"Not in Publishers, and the Source failed: "+driver.LogText(id.err)+"."
 	case noMatch:
 		detail = "Neither listed in Publishers nor matched by a pattern there"
 		if isHash {

@@ -20,30 +20,39 @@ func TestExplainShowsEachStepUpToTheDecision(t *testing.T) {
 	})
 	const ok, bad = "+", "-"
 	for origin, want := range map[string]string{
-		mwtest.CacheOrigin:      "+scheme=https +cache=cdn.ampproject.org +prefix=www-example-com +unwrapped=www-example-com +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
-		mwtest.WildOrigin:       "+scheme=https +cache=cdn.ampproject.org +prefix=blog-example-net +unwrapped=blog-example-net +publisher=blog.example.net +allowlist=blog.example.net +verdict=Allowed",
-		mwtest.IDNOrigin:        "+scheme=https +cache=cdn.ampproject.org +prefix=xn--bcher-ch-65a +unwrapped=bücher-ch +publisher=xn--bcher-kva.ch +allowlist=xn--bcher-kva.ch +verdict=Allowed",
-		mwtest.HashOrigin:       "+scheme=https +cache=cdn.ampproject.org +prefix=" + mwtest.Hash("www.example.com") + " +allowlist=www.example.com +verdict=Allowed",
+		mwtest.CacheOrigin: "+scheme=https +cache=cdn.ampproject.org +prefix=www-example-com +unwrapped=www-example-com " +
+			"+publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
+		mwtest.WildOrigin: "+scheme=https +cache=cdn.ampproject.org +prefix=blog-example-net +unwrapped=blog-example-net " +
+			"+publisher=blog.example.net +allowlist=blog.example.net +verdict=Allowed",
+		mwtest.IDNOrigin: "+scheme=https +cache=cdn.ampproject.org +prefix=xn--bcher-ch-65a +unwrapped=bücher-ch " +
+			"+publisher=xn--bcher-kva.ch +allowlist=xn--bcher-kva.ch +verdict=Allowed",
+		mwtest.HashOrigin: "+scheme=https +cache=cdn.ampproject.org +prefix=" + mwtest.Hash("www.example.com") +
+			" +allowlist=www.example.com +verdict=Allowed",
 		mwtest.OwnOrigin:        "+scheme=https +cache=none +publisher=www.example.com +allowlist=www.example.com +verdict=Allowed",
 		mwtest.PlaygroundOrigin: "+allowlist=https://playground.amp.dev +verdict=Allowed",
-		"https://0-en--us-example-com-0.www.bing-amp.com": "+scheme=https +cache=www.bing-amp.com +prefix=0-en--us-example-com-0 +unwrapped=en--us-example-com +publisher=en-us.example.com +allowlist=en-us.example.com +verdict=Allowed",
-		"https://xn--0---x-com-0-cbb.cdn.ampproject.org":  "+scheme=https +cache=cdn.ampproject.org +prefix=xn--0---x-com-0-cbb +unwrapped=é--x-com +publisher=xn---x-9ia.com +allowlist=xn---x-9ia.com +verdict=Allowed",
-		mwtest.EvilOrigin:                               "+scheme=https +cache=cdn.ampproject.org +prefix=evil-example +unwrapped=evil-example +publisher=evil.example -allowlist= -verdict=Denied",
-		mwtest.UnknownHashOrigin:                        "+scheme=https +cache=cdn.ampproject.org +prefix=v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq -allowlist= -verdict=Denied",
-		"https://en--us-example-com.cdn.ampproject.org": "+scheme=https +cache=cdn.ampproject.org +prefix=en--us-example-com +unwrapped=en--us-example-com -publisher= -verdict=Denied",
-		"https://cdn.ampproject.org":                    "+scheme=https +cache=cdn.ampproject.org -prefix= -verdict=Denied",
-		"https://a.b-c.cdn.ampproject.org":              "+scheme=https +cache=cdn.ampproject.org -prefix=a.b-c -verdict=Denied",
-		"https://abc.cdn.ampproject.org":                "+scheme=https +cache=cdn.ampproject.org -prefix=abc -verdict=Denied",
-		"https://evil.example":                          "+scheme=https +cache=none +publisher=evil.example -allowlist= -verdict=Denied",
-		"https://xn--zzzzz999.example":                  "+scheme=https +cache=none -publisher=xn--zzzzz999.example -verdict=Denied",
-		"https://localhost":                             "+scheme=https +cache=none -publisher=localhost -verdict=Denied",
-		"https://www.example.com:8443":                  "+scheme=https -cache=www.example.com:8443 -verdict=Denied",
-		"http://www.example.com":                        "-scheme=http -verdict=Denied",
-		mwtest.MailOrigin:                               "-allowlist=https://mail.google.com -verdict=Denied",
-		"null":                                          "-scheme=null -verdict=Denied",
-		"":                                              "-scheme= -verdict=Denied",
-		"example.com":                                   "-scheme= -verdict=Denied",
-		"https://" + strings.Repeat("a", 1000):          "-scheme= -verdict=Denied",
+		"https://0-en--us-example-com-0.www.bing-amp.com": "+scheme=https +cache=www.bing-amp.com +prefix=0-en--us-example-com-0 " +
+			"+unwrapped=en--us-example-com +publisher=en-us.example.com +allowlist=en-us.example.com +verdict=Allowed",
+		"https://xn--0---x-com-0-cbb.cdn.ampproject.org": "+scheme=https +cache=cdn.ampproject.org +prefix=xn--0---x-com-0-cbb " +
+			"+unwrapped=é--x-com +publisher=xn---x-9ia.com +allowlist=xn---x-9ia.com +verdict=Allowed",
+		mwtest.EvilOrigin: "+scheme=https +cache=cdn.ampproject.org +prefix=evil-example +unwrapped=evil-example " +
+			"+publisher=evil.example -allowlist= -verdict=Denied",
+		mwtest.UnknownHashOrigin: "+scheme=https +cache=cdn.ampproject.org " +
+			"+prefix=v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq -allowlist= -verdict=Denied",
+		"https://en--us-example-com.cdn.ampproject.org": "+scheme=https +cache=cdn.ampproject.org +prefix=en--us-example-com " +
+			"+unwrapped=en--us-example-com -publisher= -verdict=Denied",
+		"https://cdn.ampproject.org":           "+scheme=https +cache=cdn.ampproject.org -prefix= -verdict=Denied",
+		"https://a.b-c.cdn.ampproject.org":     "+scheme=https +cache=cdn.ampproject.org -prefix=a.b-c -verdict=Denied",
+		"https://abc.cdn.ampproject.org":       "+scheme=https +cache=cdn.ampproject.org -prefix=abc -verdict=Denied",
+		"https://evil.example":                 "+scheme=https +cache=none +publisher=evil.example -allowlist= -verdict=Denied",
+		"https://xn--zzzzz999.example":         "+scheme=https +cache=none -publisher=xn--zzzzz999.example -verdict=Denied",
+		"https://localhost":                    "+scheme=https +cache=none -publisher=localhost -verdict=Denied",
+		"https://www.example.com:8443":         "+scheme=https -cache=www.example.com:8443 -verdict=Denied",
+		"http://www.example.com":               "-scheme=http -verdict=Denied",
+		mwtest.MailOrigin:                      "-allowlist=https://mail.google.com -verdict=Denied",
+		"null":                                 "-scheme=null -verdict=Denied",
+		"":                                     "-scheme= -verdict=Denied",
+		"example.com":                          "-scheme= -verdict=Denied",
+		"https://" + strings.Repeat("a", 1000): "-scheme= -verdict=Denied",
 	} {
 		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {
 			e := m.Explain(origin)
@@ -74,7 +83,8 @@ func TestExplainNamesACacheThatIsNotTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ampcors.Step{Name: "cache", Value: "none", Detail: "It is below www.bing-amp.com, an AMP Cache that is not among those trusted here."}
+	want := ampcors.Step{Name: "cache", Value: "none", Detail: "It is below www.bing-amp.com, an AMP Cache that is not among those trusted " +
+		"here."}
 	if steps := m.Explain("https://www-example-com.www.bing-amp.com").Steps; len(steps) != 3 || steps[1] != want {
 		t.Errorf("%+v", steps)
 	}
@@ -167,13 +177,16 @@ func TestEachReasonIsExplained(t *testing.T) {
 		detail string // a part of it
 	}{
 		{ampcors.ReasonOwnOrigin, "POST", "/", []string{"Origin: " + mwtest.OwnOrigin}, "allowlist", "www.example.com", "Listed in Publishers."},
-		{ampcors.ReasonCacheOrigin, "GET", "/", []string{"Origin: " + mwtest.CacheOrigin}, "allowlist", "www.example.com", "Listed in Publishers."},
+		{ampcors.ReasonCacheOrigin, "GET", "/", []string{"Origin: " + mwtest.CacheOrigin}, "allowlist", "www.example.com",
+			"Listed in Publishers."},
 		{ampcors.ReasonCacheOrigin, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", "content-type"), "preflight", "PUT", "are allowed"},
 		{ampcors.ReasonCacheOriginHash, "GET", "/", []string{"Origin: " + mwtest.HashOrigin}, "allowlist", "www.example.com",
 			"The hash prefix of this publisher, which is listed"},
-		{ampcors.ReasonExtraOrigin, "GET", "/", []string{"Origin: " + mwtest.PlaygroundOrigin}, "allowlist", mwtest.PlaygroundOrigin, "Listed in Origins."},
+		{ampcors.ReasonExtraOrigin, "GET", "/", []string{"Origin: " + mwtest.PlaygroundOrigin}, "allowlist", mwtest.PlaygroundOrigin,
+			"Listed in Origins."},
 		{ampcors.ReasonEmail, "GET", "/", []string{"AMP-Email-Sender: news@example.com"}, "sender", "news@example.com", "Version 2"},
-		{ampcors.ReasonEmailV1, "GET", "/?__amp_source_origin=news@example.com", []string{"Origin: " + mwtest.MailOrigin}, "sender", "news@example.com", "Version 1"},
+		{ampcors.ReasonEmailV1, "GET", "/?__amp_source_origin=news@example.com", []string{"Origin: " + mwtest.MailOrigin}, "sender",
+			"news@example.com", "Version 1"},
 		{ampcors.ReasonSameOrigin, "POST", "/", []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, "request",
 			"Sec-Fetch-Site: same-origin", "own host"},
 		{ampcors.ReasonSameOrigin, "POST", "/", []string{"AMP-Same-Origin: true"}, "origin", "none", "AMP-Same-Origin is true"},
@@ -186,20 +199,25 @@ func TestEachReasonIsExplained(t *testing.T) {
 		{ampcors.ReasonNotCanonical, "GET", "/", []string{"Origin: https://cdn.ampproject.org"}, "prefix", "", "What is before the cache domain"},
 		{ampcors.ReasonAmbiguousPrefix, "GET", "/", []string{"Origin: " + "https://xn--www-lstekas-lv-pub.cdn.ampproject.org"}, "publisher", "",
 			"AMP's implementations give it to both"},
-		{ampcors.ReasonPublisherNotAllowed, "GET", "/", []string{"Origin: " + mwtest.EvilOrigin}, "allowlist", "", "and the Source does not know it"},
+		{ampcors.ReasonPublisherNotAllowed, "GET", "/", []string{"Origin: " + mwtest.EvilOrigin}, "allowlist", "",
+			"and the Source does not know it"},
 		{ampcors.ReasonHashNotKnown, "GET", "/", []string{"Origin: " + mwtest.UnknownHashOrigin}, "allowlist", "",
 			"No publisher that is listed exactly has this hash prefix"},
 		{ampcors.ReasonNoOriginUnsafe, "POST", "/", nil, "origin", "none", "The method POST may change data"},
-		{ampcors.ReasonNoOriginUnsafe, "POST", "/", []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, "origin", "none", "neither Origin nor"},
+		{ampcors.ReasonNoOriginUnsafe, "POST", "/", []string{"AMP-Same-Origin: true", "AMP-Same-Origin: true"}, "origin", "none",
+			"neither Origin nor"},
 		{ampcors.ReasonNoOriginUnsafe, "POST", "/", []string{"AMP-Same-Origin: true", "Sec-Fetch-Site: cross-site"}, "origin", "none",
 			"AMP-Same-Origin does not count, because Sec-Fetch-Site"},
-		{ampcors.ReasonNoEmailSender, "GET", "/", []string{"Origin: " + mwtest.MailOrigin}, "allowlist", mwtest.MailOrigin, "The origin of a mail client"},
+		{ampcors.ReasonNoEmailSender, "GET", "/", []string{"Origin: " + mwtest.MailOrigin}, "allowlist", mwtest.MailOrigin,
+			"The origin of a mail client"},
 		{ampcors.ReasonNoEmailSender, "GET", "/", []string{"AMP-Email-Sender: a", "AMP-Email-Sender: b"}, "sender", "", "names one sender"},
-		{ampcors.ReasonEmailSenderNotAllowed, "GET", "/", []string{"AMP-Email-Sender: evil@example.com"}, "sender", "evil@example.com", "not in email.senders"},
+		{ampcors.ReasonEmailSenderNotAllowed, "GET", "/", []string{"AMP-Email-Sender: evil@example.com"}, "sender", "evil@example.com",
+			"not in email.senders"},
 		{ampcors.ReasonMethodNotAllowed, "OPTIONS", "/", preflight(mwtest.OwnOrigin, "DELETE", ""), "preflight", "DELETE", "not in methods"},
 		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", "content-type, x-secret"), "preflight", "x-secret",
 			"not in requestHeaders"},
-		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", strings.Repeat("content-type,", 100)), "preflight", "", "longer than"},
+		{ampcors.ReasonHeaderNotAllowed, "OPTIONS", "/", preflight(mwtest.CacheOrigin, "PUT", strings.Repeat("content-type,", 100)), "preflight",
+			"", "longer than"},
 		{ampcors.ReasonSourceUnavailable, "GET", "/", []string{"Origin: https://other-example.cdn.ampproject.org"}, "allowlist", "other.example",
 			"the Source failed: down"},
 	} {
@@ -220,7 +238,8 @@ func TestEachReasonIsExplained(t *testing.T) {
 		if verdict.Name != "verdict" || verdict.OK != test.reason.Allowed() || verdict.Detail != "Reason: "+test.reason.String()+"." {
 			t.Errorf("%v: the verdict is %+v", test.reason, verdict)
 		}
-		if step.Name != test.step || step.OK != test.reason.Allowed() || step.Value != test.value && test.value != "" || !strings.Contains(step.Detail, test.detail) {
+		if step.Name != test.step || step.OK != test.reason.Allowed() || step.Value != test.value && test.value != "" ||
+			!strings.Contains(step.Detail, test.detail) {
 			t.Errorf("%v: the last step is %+v; want %s %q %q", test.reason, step, test.step, test.value, test.detail)
 		}
 	}

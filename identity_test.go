@@ -30,12 +30,16 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 	cfg.Publishers = append(cfg.Publishers, "listed.example", "*.wild.example")
 	m := mwtest.New(t, cfg)
 	for _, origin := range []string{
-		"", "null", "http://www.example.com", "https://", "https://localhost", "https://127.0.0.1", "https://a-.example.com", "https://example.com.",
-		"https://WWW.example.com", "https://www.example.com:8443", "https://xn--zzzzzz99999.example", "https://" + strings.Repeat("a.", 200) + "com",
-		"https://cdn.ampproject.org", "https://a.b.cdn.ampproject.org", "https://a---b-c.cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org",
+		"", "null", "http://www.example.com", "https://", "https://localhost", "https://127.0.0.1", "https://a-.example.com",
+		"https://example.com.",
+		"https://WWW.example.com", "https://www.example.com:8443", "https://xn--zzzzzz99999.example",
+		"https://" + strings.Repeat("a.", 200) + "com",
+		"https://cdn.ampproject.org", "https://a.b.cdn.ampproject.org", "https://a---b-c.cdn.ampproject.org",
+		"https://0-a-b-0.cdn.ampproject.org",
 		"https://" + mwtest.Hash("www.example.com")[:51] + "b.cdn.ampproject.org", "https://hash.cdn.ampproject.org",
 		// Reserved hosts, of caches and their frames.
-		"https://d-1.ampproject.net", "https://www.bing-amp.com", "https://cdn-ampproject-org.cdn.ampproject.org", "https://a-cdn-ampproject-org.www.bing-amp.com",
+		"https://d-1.ampproject.net", "https://www.bing-amp.com", "https://cdn-ampproject-org.cdn.ampproject.org",
+		"https://a-cdn-ampproject-org.www.bing-amp.com",
 		// Publishers that Config lists or matches.
 		"https://listed.example", "https://listed-example.cdn.ampproject.org", "https://" + mwtest.Hash("listed.example") +
 			".cdn.ampproject.org", "https://a-wild-example.cdn.ampproject.org", "https://a.wild.example",
@@ -60,19 +64,24 @@ func TestAPatternInASource(t *testing.T) {
 		for _, origin := range []string{"https://www.acme.example", "https://a.b.acme.example", "https://www-acme-example.cdn.ampproject.org",
 			"https://" + idn + ".cdn.ampproject.org", "https://xn--bcher-kva.acme.example"} {
 			d := m.CheckOrigin(origin)
-			if !d.Allowed || !strings.HasSuffix(d.Publisher, ".acme.example") || strings.HasPrefix(d.Publisher, "*") || d.Stale || d.SourceErr != nil {
+			if !d.Allowed || !strings.HasSuffix(d.Publisher, ".acme.example") || strings.HasPrefix(d.Publisher, "*") || d.Stale ||
+				d.SourceErr != nil {
 				t.Errorf("%s: %+v", origin, d)
 			}
-			if e := m.Explain(origin); e.Decision != d || !strings.Contains(fmt.Sprint(e.Steps), "Matched by *.acme.example, which the Source knows.") {
+			if e := m.Explain(origin); e.Decision != d || !strings.Contains(fmt.Sprint(e.Steps),
+				"Matched by *.acme.example, which the Source knows.") {
 				t.Errorf("%s: %+v", origin, e)
 			}
-			if !d.IsFor("*.acme.example") || !d.IsFor("*.ACME.example") || !d.IsFor(strings.ToUpper(d.Publisher)) || d.IsFor("*.b.example") || d.IsFor("acme.example") ||
+			if !d.IsFor("*.acme.example") || !d.IsFor("*.ACME.example") || !d.IsFor(strings.ToUpper(d.Publisher)) || d.IsFor("*.b.example") ||
+				d.IsFor("acme.example") ||
 				d.IsFor("*."+d.Publisher) || d.IsFor("*.*.acme.example") || d.IsFor("*") {
 				t.Errorf("IsFor of %+v", d)
 			}
 		}
-		for _, origin := range []string{"https://acme.example", "https://acme-example.cdn.ampproject.org", "https://.acme.example", "https://*.acme.example",
-			"https://-acme-example.cdn.ampproject.org", "https://*-acme-example.cdn.ampproject.org", "https://0--acme-example-0.cdn.ampproject.org", "http://www.acme.example",
+		for _, origin := range []string{"https://acme.example", "https://acme-example.cdn.ampproject.org", "https://.acme.example",
+			"https://*.acme.example",
+			"https://-acme-example.cdn.ampproject.org", "https://*-acme-example.cdn.ampproject.org", "https://0--acme-example-0.cdn.ampproject.org",
+			"http://www.acme.example",
 			"https://" + mwtest.Hash("www.acme.example") + ".cdn.ampproject.org", "https://" + mwtest.Hash("*.acme.example") + ".cdn.ampproject.org",
 			"https://wwwacme.example", "https://www.acme.example.evil.example", "https://-.acme.example", "https://www..acme.example"} {
 			if d := m.CheckOrigin(origin); d.Allowed || d.SourceErr != nil {
@@ -128,7 +137,8 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 			if got := w.Header().Get("Access-Control-Allow-Origin"); !ran || got != origin {
 				t.Errorf("%s: handler ran: %t, ACAO %q; it was confirmed a minute ago", origin, ran, got)
 			}
-			if d := observed[len(observed)-1]; !d.Stale || !d.Allowed || !errors.Is(d.SourceErr, mwtest.ErrDown) || d.Publisher != "www.example.com" {
+			if d := observed[len(observed)-1]; !d.Stale || !d.Allowed || !errors.Is(d.SourceErr, mwtest.ErrDown) ||
+				d.Publisher != "www.example.com" {
 				t.Errorf("observed %+v", d)
 			}
 		}
@@ -140,7 +150,8 @@ func TestWhileTheSourceIsDownOnlyStalePublishersAreAllowed(t *testing.T) {
 			w.Body.String() != "Service Unavailable: source_unavailable\n" {
 			t.Errorf("handler ran: %t; %d %v %q", ran, w.Code, w.Header(), w.Body)
 		}
-		if d := observed[len(observed)-1]; d.Stale || d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr == nil || d.ClaimedPublisher != "other.example" {
+		if d := observed[len(observed)-1]; d.Stale || d.Reason != ampcors.ReasonSourceUnavailable || d.SourceErr == nil ||
+			d.ClaimedPublisher != "other.example" {
 			t.Errorf("observed %+v", d)
 		}
 		if n := m.Stats().Requests[ampcors.ReasonSourceUnavailable]; n != 1 {
@@ -166,9 +177,11 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 		{method: "GET", lines: nil, want: ampcors.ReasonNoOrigin},
 		{method: "POST", lines: []string{"Origin: https://api.example", "Sec-Fetch-Site: same-origin"}, want: ampcors.ReasonSameOrigin},
 		{method: "POST", lines: []string{"Origin: " + mwtest.PlaygroundOrigin}, want: ampcors.ReasonExtraOrigin},
-		{method: "GET", lines: []string{"Origin: https://mail.google.com"}, want: ampcors.ReasonSourceUnavailable}, // mail.google.com may be a publisher
+		// mail.google.com may be a publisher
+		{method: "GET", lines: []string{"Origin: https://mail.google.com"}, want: ampcors.ReasonSourceUnavailable},
 		{method: "GET", lines: []string{"Origin: https://mail.google.com", "AMP-Email-Sender: news@example.com"}, want: ampcors.ReasonEmail},
-		{method: "OPTIONS", lines: []string{"Origin: " + mwtest.OtherOrigin, "Access-Control-Request-Method: POST"}, want: ampcors.ReasonSourceUnavailable},
+		{method: "OPTIONS", lines: []string{"Origin: " + mwtest.OtherOrigin, "Access-Control-Request-Method: POST"},
+			want: ampcors.ReasonSourceUnavailable},
 		{method: "POST", lines: []string{"Origin: " + mwtest.OtherOrigin}, want: ampcors.ReasonSourceUnavailable},
 	} {
 		t.Run(fmt.Sprint(test.method, " ", test.lines), func(t *testing.T) {
@@ -192,7 +205,8 @@ func TestRequestsThatNeedNoSourceDoNotWaitForIt(t *testing.T) {
 				if test.want != ampcors.ReasonSourceUnavailable {
 					continue
 				}
-				if handler.Ran != reportOnly || w.Code == http.StatusServiceUnavailable == reportOnly || w.Header().Get("Access-Control-Allow-Origin") != "" {
+				if handler.Ran != reportOnly || w.Code == http.StatusServiceUnavailable == reportOnly ||
+					w.Header().Get("Access-Control-Allow-Origin") != "" {
 					t.Errorf("%s %v, report only %t: handler ran: %t; %d %v", test.method, test.lines, reportOnly, handler.Ran, w.Code, w.Header())
 				}
 				if vary := w.Header().Get("Vary"); strings.Contains(vary, "Access-Control-Request-Method") != (test.method == "OPTIONS") ||
@@ -232,12 +246,13 @@ func TestExplainShowsTheSourcesAnswer(t *testing.T) {
 	s := mwtest.NewDatabase("www.example.com")
 	m := mwtest.New(t, ampcors.Config{Source: s.Remembered(t)})
 	for origin, want := range map[string]string{
-		mwtest.CacheOrigin:       "Known to the Source.",
-		mwtest.HashOrigin:        "The hash prefix of this publisher, which the Source knows.",
-		mwtest.OwnOrigin:         "Known to the Source.",
-		mwtest.EvilOrigin:        "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
-		"https://evil.example":   "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
-		mwtest.UnknownHashOrigin: "No publisher that is listed exactly has this hash prefix, and the Source does not know it. A pattern cannot match a hash prefix.",
+		mwtest.CacheOrigin:     "Known to the Source.",
+		mwtest.HashOrigin:      "The hash prefix of this publisher, which the Source knows.",
+		mwtest.OwnOrigin:       "Known to the Source.",
+		mwtest.EvilOrigin:      "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
+		"https://evil.example": "Neither listed in Publishers nor matched by a pattern there, and the Source does not know it.",
+		mwtest.UnknownHashOrigin: "No publisher that is listed exactly has this hash prefix, and the Source does not know it. A pattern cannot " +
+			"match a hash prefix.",
 	} {
 		t.Run(origin, func(t *testing.T) {
 			checkAllowlistStep(t, m, origin, want)

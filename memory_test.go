@@ -42,7 +42,8 @@ func TestCheckOriginDoesNotAllocate(t *testing.T) {
 		})
 	}
 	for _, origin := range []string{
-		mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, mwtest.PlaygroundOrigin, mwtest.UnknownHashOrigin, "null", "", "http://www.example.com",
+		mwtest.CacheOrigin, mwtest.BingOrigin, mwtest.HashOrigin, mwtest.IDNOrigin, mwtest.OwnOrigin, mwtest.PlaygroundOrigin,
+		mwtest.UnknownHashOrigin, "null", "", "http://www.example.com",
 		"https://evil.example", "https://cdn.ampproject.org", "https://0-a-b-0.cdn.ampproject.org", strings.Repeat("x", 1<<20),
 	} {
 		t.Run(fmt.Sprintf("%.40s", origin), func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestAnAllowedRequestCostsOneAllocation(t *testing.T) {
 	withEmail := mwtest.New(t, mwtest.EmailConfig()).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, r := range []*http.Request{
 		{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: a@xn--bcher-kva.example")},
-		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.MailOrigin), URL: &url.URL{RawQuery: "__amp_source_origin=a@xn--bcher-kva.example"}},
+		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.MailOrigin),
+			URL: &url.URL{RawQuery: "__amp_source_origin=a@xn--bcher-kva.example"}},
 		{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.CacheOrigin)},
 	} {
 		if n := testing.AllocsPerRun(100, func() { clear(w.h); withEmail.ServeHTTP(w, r) }); n != 1 {

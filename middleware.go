@@ -75,9 +75,9 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// WrapDecision is like Wrap, and puts the enforced decision into the request's context, where
-// [DecisionFromContext] finds it. That costs some allocations for each request. A cache between the Middleware and a handler
-// that compares the publisher must have the publisher in its key.
+// WrapDecision is like Wrap, and puts the enforced decision into the request's context, where [DecisionFromContext]
+// finds it. That costs some allocations for each request. A cache between the Middleware and a handler that
+// compares the publisher must have the publisher in its key.
 func (m *Middleware) WrapDecision(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, proceed := m.Handle(w, r); proceed {

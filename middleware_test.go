@@ -297,7 +297,8 @@ func TestEveryStatusOfAFileServerGetsCORSHeaders(t *testing.T) {
 		status       int
 	}{
 		{origin: mwtest.CacheOrigin, line: "Accept: */*", status: http.StatusOK},
-		{origin: mwtest.CacheOrigin, line: "If-Modified-Since: " + time.Unix(1e9, 0).UTC().Format(http.TimeFormat), status: http.StatusNotModified},
+		{origin: mwtest.CacheOrigin, line: "If-Modified-Since: " + time.Unix(1e9, 0).UTC().Format(http.TimeFormat),
+			status: http.StatusNotModified},
 		{origin: mwtest.CacheOrigin, line: "Range: bytes=0-1", status: http.StatusPartialContent},
 		{origin: mwtest.CacheOrigin, line: "Range: bytes=9-10", status: http.StatusRequestedRangeNotSatisfiable},
 		{origin: mwtest.EvilOrigin, line: "Accept: */*", status: http.StatusForbidden},
@@ -332,11 +333,13 @@ func TestTheFingerprintOfAList(t *testing.T) {
 		return mwtest.New(t, ampcors.Config{Publishers: publishers}).Stats().Fingerprint
 	}
 	list := of("www.example.com", "bücher.example", "*.acme.example", "*.b.example")
-	if again := of("*.B.example", "xn--bcher-kva.example", "*.acme.example", "WWW.example.com", "www.example.com"); again != list || list == 0 || list >= 1<<48 {
+	if again := of("*.B.example", "xn--bcher-kva.example", "*.acme.example", "WWW.example.com", "www.example.com"); again != list ||
+		list == 0 || list >= 1<<48 {
 		t.Errorf("%d and %d", list, again)
 	}
 	seen := map[uint64]bool{list: true}
-	for _, other := range [][]string{{"www.example.com", "bücher.example", "*.acme.example"}, {"www.example.com"}, {"*.example.com"}, {"example.com"}, {"*.a.example", "*.b.example"},
+	for _, other := range [][]string{{"www.example.com", "bücher.example", "*.acme.example"}, {"www.example.com"}, {"*.example.com"},
+		{"example.com"}, {"*.a.example", "*.b.example"},
 		{"*.a.example", "b.example"}} {
 		if f := of(other...); seen[f] {
 			t.Errorf("%q has the fingerprint of another list", other)

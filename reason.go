@@ -9,14 +9,15 @@ type Reason uint8
 // The reasons. What follows from each stands in a table, and not in their order.
 const (
 	// Allowed.
-	ReasonOwnOrigin       Reason = iota + 1 // own_origin: an allowed publisher's own page
-	ReasonCacheOrigin                       // cache_origin: the prefix of an AMP Cache's origin reverses to an allowed publisher
-	ReasonCacheOriginHash                   // cache_origin_hash: an AMP Cache's origin with the hash prefix of an allowed publisher
-	ReasonExtraOrigin                       // extra_origin: listed in Config.Origins
-	ReasonEmail                             // email: AMP for Email, version 2, from an allowed sender
-	ReasonEmailV1                           // email_v1: AMP for Email, version 1, from an allowed mail client and sender
-	ReasonSameOrigin                        // same_origin: the API host's own page, by Sec-Fetch-Site or AMP-Same-Origin
-	ReasonNoOrigin                          // no_origin: a safe method, or DangerouslyAllowUnsafeRequestsWithoutOrigin
+	ReasonOwnOrigin Reason = iota + 1 // own_origin: an allowed publisher's own page
+	// cache_origin: the prefix of an AMP Cache's origin reverses to an allowed publisher
+	ReasonCacheOrigin
+	ReasonCacheOriginHash // cache_origin_hash: an AMP Cache's origin with the hash prefix of an allowed publisher
+	ReasonExtraOrigin     // extra_origin: listed in Config.Origins
+	ReasonEmail           // email: AMP for Email, version 2, from an allowed sender
+	ReasonEmailV1         // email_v1: AMP for Email, version 1, from an allowed mail client and sender
+	ReasonSameOrigin      // same_origin: the API host's own page, by Sec-Fetch-Site or AMP-Same-Origin
+	ReasonNoOrigin        // no_origin: a safe method, or DangerouslyAllowUnsafeRequestsWithoutOrigin
 
 	// Denied.
 	ReasonMalformed             // malformed_origin: not a scheme and a host name; or several Origins

@@ -146,7 +146,8 @@ func removeRepresentation(w http.ResponseWriter, h http.Header) {
 				delete(h, key)
 			}
 		default:
-			if strings.HasSuffix(canonical, "Cache-Control") { // CDN-Cache-Control and similar headers outrank Cache-Control, RFC 9213
+			// CDN-Cache-Control and similar headers outrank Cache-Control, RFC 9213
+			if strings.HasSuffix(canonical, "Cache-Control") {
 				delete(h, key)
 			}
 		}
@@ -176,7 +177,8 @@ func headerDenial(name string) []byte {
 	case name == "":
 		text += "; Access-Control-Request-Headers is longer than what is allowed"
 	case strings.EqualFold(name, ampSameOrigin):
-		text += `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim with it to be the API's own`
+		text += `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim with it to be ` +
+			`the API's own`
 	default:
 		text += fmt.Sprintf(": %.80q; the configuration lists those beyond Content-Type in requestHeaders", name)
 	}

@@ -66,10 +66,14 @@ func TestThreatVaryOnSeveralLines(t *testing.T) {
 func TestThreatADenialThatIsStored(t *testing.T) {
 	t.Parallel()
 	outer := []string{
-		"Cache-Control: public, max-age=3600", "CDN-Cache-Control: max-age=3600", "Surrogate-Control: max-age=3600", "X-Accel-Expires: 3600", "Expires: Thu, 01 Jan 2099 00:00:00 GMT",
-		"Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: X", "Access-Control-Max-Age: 9", "Amp-Email-Allow-Sender: a@b.example",
-		"Content-Encoding: gzip", "Content-Length: 7", "Content-Range: bytes 0-1/2", "Content-Language: de", "Content-Type: font/woff2", "Content-Disposition: attachment", "Content-Location: /x",
-		"Etag: \"a\"", "Content-Digest: x", "Repr-Digest: x", "Digest: x", "Content-Md5: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", "Accept-Ranges: bytes", "Pragma: cache",
+		"Cache-Control: public, max-age=3600", "CDN-Cache-Control: max-age=3600", "Surrogate-Control: max-age=3600", "X-Accel-Expires: 3600",
+		"Expires: Thu, 01 Jan 2099 00:00:00 GMT",
+		"Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true", "Access-Control-Expose-Headers: X",
+		"Access-Control-Max-Age: 9", "Amp-Email-Allow-Sender: a@b.example",
+		"Content-Encoding: gzip", "Content-Length: 7", "Content-Range: bytes 0-1/2", "Content-Language: de", "Content-Type: font/woff2",
+		"Content-Disposition: attachment", "Content-Location: /x",
+		"Etag: \"a\"", "Content-Digest: x", "Repr-Digest: x", "Digest: x", "Content-Md5: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT",
+		"Accept-Ranges: bytes", "Pragma: cache",
 		"X-Request-Id: 7", "Strict-Transport-Security: max-age=9", // these are kept
 	}
 	down := mwtest.Config()
@@ -116,7 +120,8 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	h := mwtest.New(t, outer).Wrap(mwtest.New(t, inner).Wrap(new(mwtest.Handler202)))
 	for origin, want := range map[string]http.Header{
 		mwtest.CacheOrigin: mwtest.Headers("Vary: Origin", "Access-Control-Allow-Origin: "+mwtest.CacheOrigin),
-		mwtest.WildOrigin:  mwtest.Headers("Vary: Origin", "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff"),
+		mwtest.WildOrigin: mwtest.Headers("Vary: Origin", "Cache-Control: no-store", "Content-Type: text/plain; charset=utf-8",
+			"X-Content-Type-Options: nosniff"),
 	} {
 		t.Run(origin, func(t *testing.T) {
 			rec := httptest.NewRecorder()
@@ -144,7 +149,8 @@ func TestTheInnerPolicyDecidesEveryCORSHeader(t *testing.T) {
 	}
 	// With ReportOnly, the outer policy still decides.
 	inner.ReportOnly = true
-	rec = behind(t, inner, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.EvilOrigin)}, "Access-Control-Allow-Origin: *")
+	rec = behind(t, inner, &http.Request{Method: "GET", Header: mwtest.Headers("Origin: " + mwtest.EvilOrigin)},
+		"Access-Control-Allow-Origin: *")
 	if rec.Header().Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("%v", rec.Header())
 	}
@@ -193,7 +199,8 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	s := mwtest.NewDatabase("www.example.com")
 	cache := s.Remembered(t, source.Config{TTL: 1, MaxStale: 1})
 	m := mwtest.New(t, ampcors.Config{Source: cache})
-	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com", CacheID: "google"}
+	want := ampcors.Decision{Allowed: true, Reason: ampcors.ReasonCacheOrigin, Origin: mwtest.CacheOrigin, Publisher: "www.example.com",
+		CacheID: "google"}
 	ran := false
 	h := m.WrapDecision(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		ran = true
@@ -226,7 +233,8 @@ func TestTheHandlerGetsTheEnforcedDecision(t *testing.T) {
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	d, proceed := m.Handle(httptest.NewRecorder(), r)
-	if rec.Code != http.StatusForbidden || proceed || d.Reason != ampcors.ReasonPublisherNotAllowed || d.Publisher != "" || d.ClaimedPublisher != "evil.example" {
+	if rec.Code != http.StatusForbidden || proceed || d.Reason != ampcors.ReasonPublisherNotAllowed || d.Publisher != "" ||
+		d.ClaimedPublisher != "evil.example" {
 		t.Errorf("status %d, %+v, %t", rec.Code, d, proceed)
 	}
 	if counted := m.Stats().Requests[ampcors.ReasonPublisherNotAllowed]; counted != 2 {
@@ -271,8 +279,10 @@ func (c compressing) Write(b []byte) (int, error) { return c.compressor.Write(b)
 // The denial names the header that is not allowed. What it says of AMP-Same-Origin leads nobody to allow it.
 func TestADeniedHeaderIsNamed(t *testing.T) {
 	for _, test := range []struct{ origin, asked, want string }{
-		{mwtest.CacheOrigin, "content-type, x-token, x-other", `: "x-token"; the configuration lists those beyond Content-Type in requestHeaders`},
-		{mwtest.CacheOrigin, "amp-same-origin", `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim with it to be the API's own`},
+		{mwtest.CacheOrigin, "content-type, x-token, x-other",
+			`: "x-token"; the configuration lists those beyond Content-Type in requestHeaders`},
+		{mwtest.CacheOrigin, "amp-same-origin", `: "amp-same-origin", which only own origins are granted; a page on an AMP Cache could claim ` +
+			`with it to be the API's own`},
 		{mwtest.OwnOrigin, "amp-same-origin,x-token", `: "x-token"; the configuration lists those beyond Content-Type in requestHeaders`},
 		{mwtest.CacheOrigin, "x-\x00" + "é", `: "x-\x00`},
 		{mwtest.CacheOrigin, strings.Repeat(",", 1000), "; Access-Control-Request-Headers is longer than what is allowed"},

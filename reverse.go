@@ -122,7 +122,8 @@ func (cl *claim) readWithoutHTTPS(origin string) {
 	}
 }
 
-// hasScheme reports whether a text begins as an origin does, with a scheme in lower case (RFC 6454 section 4, RFC 3986 section 3.1).
+// hasScheme reports whether a text begins as an origin does, with a scheme in lower case (RFC 6454 section 4, RFC
+// 3986 section 3.1).
 func hasScheme(text string) bool {
 	scheme, _, found := strings.Cut(text, "://")
 	return found && scheme != "" && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+-.") == ""

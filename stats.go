@@ -18,15 +18,17 @@ type Stats struct {
 	// Publishers is the length of Config.Publishers now.
 	Publishers int `json:"publishers"`
 
-	// Fingerprint is the same number, below 2^48, for the same publishers and patterns in any order and spelling, and most likely another one
-	// for others: it tells two servers with different lists apart.
+	// Fingerprint is the same number, below 2^48, for the same publishers and patterns in any order and spelling, and
+	// most likely another one for others: it tells two servers with different lists apart.
 	Fingerprint uint64 `json:"fingerprint"`
 }
 
 // CacheStats say how much an AMP Cache is used: whether it still matters to the publishers.
 type CacheStats struct {
-	Requests uint64    `json:"requests"`      // allowed ones of publishers' pages on this cache, preflights included
-	Last     time.Time `json:"last,omitzero"` // when Stats first saw the latest of these requests, which may be later than the request itself; zero if there was none
+	Requests uint64 `json:"requests"` // allowed ones of publishers' pages on this cache, preflights included
+	// when Stats first saw the latest of these requests, which may be later than the request itself; zero if there
+	// was none
+	Last time.Time `json:"last,omitzero"`
 }
 
 // counters counts decisions by reason.

@@ -62,19 +62,22 @@ func (p *publisher) warning() *badvalue.Error {
 		prefix = inside // as AMP's implementations write it
 	}
 	named, _, problem := prefixes.Reverse(nil, prefix)
-	other, want := prefixes.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that nobody can register it"
+	other, want := prefixes.OtherHost(prefix), "dangerouslyAllowAmbiguousPrefixes, if you own that host or know that "+
+		"nobody can register it"
 	switch {
 	case problem == prefixes.ProblemAmbiguous && other == domain:
 		other = string(named)
 	case problem == prefixes.ProblemAmbiguous:
-	case problem == nil && string(named) != domain && strings.Contains(domain, domains.ACEPrefix): // it is read as that of the other host
+	case problem == nil && string(named) != domain && strings.Contains(domain, domains.ACEPrefix):
+		// it is read as that of the other host
 		want = "a host that ends in a top-level domain of the Internet, because caches cannot reach others"
 	default:
 		return nil
 	}
 	return &badvalue.Error{
 		Code: badvalue.Unsafe, Path: element("publishers", p.index), Value: p.value,
-		Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with it are denied",
+		Reason: fmt.Sprintf("has the domain prefix %q, which AMP's implementations also give to %q, so cache origins with "+
+			"it are denied",
 			prefix, other),
 		Want: want,
 	}
@@ -116,11 +119,14 @@ func validate(cfg *Config, use func(publisher)) *validation {
 	v.requestHeaders(cfg.RequestHeaders)
 	v.responseHeaders(cfg.ResponseHeaders)
 	v.maxAge(cfg.MaxAge)
-	switch isEmpty := len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 && cfg.Source == nil; {
+	switch isEmpty := len(cfg.Publishers) == 0 && len(cfg.Origins) == 0 && len(cfg.Email.Senders) == 0 &&
+		cfg.Source == nil; {
 	case isEmpty && cfg.Email.Senders != nil:
-		v.report(badvalue.Missing, "email.senders", "", "is empty, and nothing else allows anybody: no publishers, origins or Source", wantAddress)
+		v.report(badvalue.Missing, "email.senders", "",
+			"is empty, and nothing else allows anybody: no publishers, origins or Source", wantAddress)
 	case isEmpty:
-		v.report(badvalue.Missing, "publishers", "", "is missing, and nothing else allows anybody: no origins, email.senders or Source",
+		v.report(badvalue.Missing, "publishers", "", "is missing, and nothing else allows anybody: no origins, "+
+			"email.senders or Source",
 			`at least one publisher, such as "example.com"`)
 	}
 	return v
@@ -178,8 +184,9 @@ func (p *publisher) parse(h *hosts, allowsPublicSuffix bool) *badvalue.Error {
 // publisherProblem returns why a valid domain, or a pattern over it, must not be allowed.
 func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bool) *domains.Problem {
 	if host := h.reservedFor(domain); host != nil {
-		p := &domains.Problem{Code: badvalue.Reserved, Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
-			Want: "the domain whose documents the cache serves"}
+		p := &domains.Problem{Code: badvalue.Reserved,
+			Reason: fmt.Sprintf("is a host of an AMP Cache, %q, not a publisher", host.domain),
+			Want:   "the domain whose documents the cache serves"}
 		prefix, _ := strings.CutSuffix(domain, "."+host.domain)
 		if publisher, err := cacheurl.PublisherDomain(prefix); err == nil && host.isCache {
 			p.Instead = publisher
@@ -214,9 +221,11 @@ func (h *hosts) publisherProblem(domain string, isPattern, allowsPublicSuffix bo
 func (v *validation) origins(values []string) {
 	for i, value := range values {
 		p := domains.CheckOrigin(value)
-		if slices.ContainsFunc(v.hosts.reserved, func(host reservedHost) bool { return host.domain == domains.HostOf(value) }) {
-			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page",
-				Want: badvalue.RemoveIt}
+		isReserved := func(host reservedHost) bool { return host.domain == domains.HostOf(value) }
+		if slices.ContainsFunc(v.hosts.reserved, isReserved) {
+			p = &domains.Problem{Code: badvalue.Reserved,
+				Reason: "is the bare domain of an AMP Cache, and not the origin of a publisher's page",
+				Want:   badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("origins", i), value, p)
@@ -252,9 +261,11 @@ func (v *validation) requestHeaders(values []string) {
 		case lower == ampSameOrigin:
 			v.report(badvalue.Useless, path, value, "is always granted to own origins, and never to others", badvalue.RemoveIt)
 		case lower == ampEmailSender:
-			v.report(badvalue.Unsafe, path, value, "is what mail clients send: a page that may send it could call in the name of any sender", badvalue.RemoveIt)
+			v.report(badvalue.Unsafe, path, value, "is what mail clients send: a page that may send it could call in the name "+
+				"of any sender", badvalue.RemoveIt)
 		case header.IsForbiddenRequest(lower):
-			v.report(badvalue.Useless, path, value, "is a header that no script can set, so no browser asks for it", badvalue.RemoveIt)
+			v.report(badvalue.Useless, path, value, "is a header that no script can set, so no browser asks for it",
+				badvalue.RemoveIt)
 		}
 	}
 }
@@ -301,7 +312,8 @@ func (v *validation) email(cfg Email) {
 	for i, client := range cfg.Clients {
 		p := domains.CheckOrigin(client)
 		if v.hosts.reservedFor(domains.HostOf(client)) != nil {
-			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is an AMP Cache's host, not a mail client's origin", Want: badvalue.RemoveIt}
+			p = &domains.Problem{Code: badvalue.Reserved, Reason: "is an AMP Cache's host, not a mail client's origin",
+				Want: badvalue.RemoveIt}
 		}
 		if p != nil {
 			v.add(element("email.clients", i), client, p)

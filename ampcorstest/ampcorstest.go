@@ -10,13 +10,13 @@
 //
 // # What is not tried
 //
-// No list of requests is complete. These can get past a Middleware that is at the wrong place, and Check does not send
-// them: other paths and methods than the route's, and the path under other names than those in the list of [Check];
-// other Host headers, client addresses, TLS or X-Forwarded headers, by which a program may choose (wrap the handler in one
-// that sets them in the Request); HTTP/3, trailers, Expect, chunked and long bodies; other codings than gzip and deflate;
-// pages of the publisher's own domain over http or at another port; requests after a login, unless Route.Header has its
-// session; several requests at the same time. A gateway or a cache in front of the program is not in a test of the
-// handler: for these there is "ampcors probe".
+// No list of requests is complete. These can get past a Middleware that is at the wrong place, and Check does not
+// send them: other paths and methods than the route's, and the path under other names than those in the list of
+// [Check]; other Host headers, client addresses, TLS or X-Forwarded headers, by which a program may choose (wrap
+// the handler in one that sets them in the Request); HTTP/3, trailers, Expect, chunked and long bodies; other
+// codings than gzip and deflate; pages of the publisher's own domain over http or at another port; requests after a
+// login, unless Route.Header has its session; several requests at the same time. A gateway or a cache in front of
+// the program is not in a test of the handler: for these there is "ampcors probe".
 package ampcorstest
 
 import (
@@ -71,8 +71,9 @@ type Route struct {
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool
 
 	// NotCalled says that the route's own request must not be sent, because of what its handler does. A GET, which
-	// should change nothing, is sent all the same. Check then does not see what is behind the Middleware: a Path that no route has, a handler that replaces headers, a
-	// protection against CSRF that denies pages of caches, or another tenant's page.
+	// should change nothing, is sent all the same. Check then does not see what is behind the Middleware: a Path that
+	// no route has, a handler that replaces headers, a protection against CSRF that denies pages of caches, or another
+	// tenant's page.
 	NotCalled bool
 
 	// Ran reports whether the route's handler ran since the last call of Ran. The code that notes a run must be in the
@@ -128,7 +129,8 @@ func Check(h http.Handler, route Route) error {
 	}
 	c.check(allowed, others)
 	if c.limited > 0 {
-		return fmt.Errorf("ampcorstest: request %d is answered with status 429. Check sends about 100: raise the limit of requests in the test", c.limited)
+		return fmt.Errorf("ampcorstest: request %d is answered with status 429. Check sends about 100: raise the limit of "+
+			"requests in the test", c.limited)
 	}
 	return errors.Join(c.errs...)
 }
@@ -247,13 +249,15 @@ func (c *checker) preflight(origin string) bool {
 		r.Header.Set("Access-Control-Request-Headers", headers)
 	}
 	w := c.send(r)
-	name := fmt.Sprintf("the preflight for %s %s from a page of %s, at %s,", c.route.Method, c.route.Path, c.route.Publisher, origin)
+	name := fmt.Sprintf("the preflight for %s %s from a page of %s, at %s,", c.route.Method, c.route.Path,
+		c.route.Publisher, origin)
 	if reason := w.denial(); reason != "" {
 		hint := ""
 		if all, err := cacheurl.Origins(c.route.Publisher); c.route.Origin != "" && len(c.caches()) > 0 && err == nil {
 			hint = fmt.Sprintf("; its pages on AMP Caches are at %s", strings.Join(all, " and "))
 		}
-		c.report("%s is denied: %s; want a Publisher, a Method and names of Header that the Config allows, or another Origin or other Caches%s", name, reason, hint)
+		c.report("%s is denied: %s; want a Publisher, a Method and names of Header that the Config allows, or another "+
+			"Origin or other Caches%s", name, reason, hint)
 		return false
 	}
 	switch {
@@ -261,12 +265,16 @@ func (c *checker) preflight(origin string) bool {
 		c.report("%s is answered with %s", name, w)
 		return false // so would be all others
 	case 300 <= w.status && w.status < 400:
-		c.report("%s is redirected to %q, and browsers do not follow that: want a Path that is not redirected. If it is a redirect to https, wrap the handler in one that sets the Request's TLS, or X-Forwarded-Proto", name, w.header.Get("Location"))
+		c.report("%s is redirected to %q, and browsers do not follow that: want a Path that is not redirected. If it is a "+
+			"redirect to https, wrap the handler in one that sets the Request's TLS, or X-Forwarded-Proto", name,
+			w.header.Get("Location"))
 	case w.status == http.StatusUnauthorized:
-		c.report("%s is answered with status 401: browsers send neither cookies nor Authorization with a preflight, so what asks for a login must be behind the Middleware", name)
+		c.report("%s is answered with status 401: browsers send neither cookies nor Authorization with a preflight, so "+
+			"what asks for a login must be behind the Middleware", name)
 	case w.status != http.StatusNoContent || w.header.Get("Access-Control-Allow-Methods") != c.route.Method ||
 		w.header.Get("Access-Control-Allow-Headers") != headers:
-		c.report("%s is answered with %s; want 204, its origin, the method and the headers: the Middleware must see requests before the router and other CORS middleware do",
+		c.report("%s is answered with %s; want 204, its origin, the method and the headers: the Middleware must see "+
+			"requests before the router and other CORS middleware do",
 			name, w)
 	default:
 		c.headers(name, w, origin)
@@ -296,29 +304,40 @@ func (c *checker) headers(name string, w *response, origin string) {
 	case w.panicked != nil:
 		c.report("%s is a panic of the handler: %v", name, w.panicked)
 	case len(values) == 0:
-		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is not in front, the handler removes the header, or package guard is around the Middleware and not behind it", name, w.status)
+		c.report("%s has status %d and no Access-Control-Allow-Origin, so that the page cannot read it: the Middleware is "+
+			"not in front, the handler removes the header, or package guard is around the Middleware and not behind it", name,
+			w.status)
 	case len(values) > 1:
-		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: another CORS library, which must go, or something else behind the Middleware adds the header; package guard prevents that", name, values)
+		c.report("%s has Access-Control-Allow-Origin %q, and browsers reject more than one: another CORS library, which "+
+			"must go, or something else behind the Middleware adds the header; package guard prevents that", name, values)
 	case values[0] != origin && slices.Contains(c.origins, values[0]):
-		c.report("%s has Access-Control-Allow-Origin %q, which an earlier request was from: a cache is in front of the Middleware, and must follow Vary; or something behind it replaces the header, which package guard prevents", name, values[0])
+		c.report("%s has Access-Control-Allow-Origin %q, which an earlier request was from: a cache is in front of the "+
+			"Middleware, and must follow Vary; or something behind it replaces the header, which package guard prevents", name,
+			values[0])
 	case values[0] != origin:
-		c.report("%s has Access-Control-Allow-Origin %q; want %q: another CORS library, which must go, or something else behind the Middleware replaces the header; package guard prevents that",
+		c.report("%s has Access-Control-Allow-Origin %q; want %q: another CORS library, which must go, or something else "+
+			"behind the Middleware replaces the header; package guard prevents that",
 			name, values[0], origin)
 	case !header.HasMember(vary, "Origin") && !header.HasMember(vary, "*"):
-		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: something behind the Middleware, or a middleware that compresses, replaces or removes it; "+
-			"package guard prevents it if the whole router is in it, Middleware.WrapDecision(guard.Handler(router))", name, strings.Join(vary, ", "))
+		c.report("%s has Vary %q; want Origin in it, because a shared cache could give the response to another page: "+
+			"something behind the Middleware, or a middleware that compresses, replaces or removes it; "+
+			"package guard prevents it if the whole router is in it, Middleware.WrapDecision(guard.Handler(router))", name,
+			strings.Join(vary, ", "))
 	case c.route.Credentialed && !slices.Equal(w.header.Values("Access-Control-Allow-Credentials"), []string{"true"}):
-		c.report("%s has Access-Control-Allow-Credentials %q, so that a page that sends cookies cannot read it; want Config.Credentialed, and \"true\" once: package guard prevents that something behind the Middleware changes it",
+		c.report("%s has Access-Control-Allow-Credentials %q, so that a page that sends cookies cannot read it; want "+
+			"Config.Credentialed, and \"true\" once: package guard prevents that something behind the Middleware changes it",
 			name, w.header.Values("Access-Control-Allow-Credentials"))
 	case !c.route.Credentialed && w.header.Get("Access-Control-Allow-Credentials") != "":
-		c.report("%s has Access-Control-Allow-Credentials, and Route.Credentialed is not set: set it if Config.Credentialed is meant, and otherwise remove what allows cookies", name)
+		c.report("%s has Access-Control-Allow-Credentials, and Route.Credentialed is not set: set it if "+
+			"Config.Credentialed is meant, and otherwise remove what allows cookies", name)
 	case !strings.HasPrefix(name, "the preflight"):
 		exposed := strings.Join(w.header.Values("Access-Control-Expose-Headers"), ", ")
 		if c.exposed == nil {
 			c.exposed = &exposed
 		}
 		if exposed != *c.exposed {
-			c.report("%s has Access-Control-Expose-Headers %q, and another response has %q: something behind the Middleware replaces the header; use Config.ResponseHeaders, and package guard", name, exposed, *c.exposed)
+			c.report("%s has Access-Control-Expose-Headers %q, and another response has %q: something behind the Middleware "+
+				"replaces the header; use Config.ResponseHeaders, and package guard", name, exposed, *c.exposed)
 		}
 	}
 }
@@ -344,12 +363,19 @@ func (c *checker) run(origin string) {
 	case reason != "":
 		c.report("%s is denied: %s; want a Publisher that the Config lists by its name", name, reason)
 	case w.status == http.StatusForbidden && runs:
-		c.report("%s is answered with status 403 by the handler itself, and the Middleware has allowed it: if the handler asks for the Decision, WrapDecision must be in front and not Wrap; if it wants a session, set Route.Header", name)
+		c.report("%s is answered with status 403 by the handler itself, and the Middleware has allowed it: if the handler "+
+			"asks for the Decision, WrapDecision must be in front and not Wrap; if it wants a session, set Route.Header", name)
 	case w.status == http.StatusForbidden && !hasCORS:
-		c.report("%s is answered with status 403 and without CORS headers, and not by the Middleware: by something in front of it, or that removes the headers. If it is a protection against CSRF such as net/http's CrossOriginProtection, or another CORS library, remove it, because the Middleware denies forged requests", name)
+		c.report("%s is answered with status 403 and without CORS headers, and not by the Middleware: by something in "+
+			"front of it, or that removes the headers. If it is a protection against CSRF such as net/http's "+
+			"CrossOriginProtection, or another CORS library, remove it, because the Middleware denies forged requests", name)
 	case w.status == http.StatusForbidden:
-		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it. If it is a protection against CSRF such as net/http's CrossOriginProtection, or another CORS library, remove it, because the Middleware denies forged requests. If it compares tenants or wants a session, keep it: use a Path of this Publisher, WrapDecision, and Route.Header", name)
-	case runs, c.worked, 200 <= w.status && w.status < 300 && c.route.Ran == nil: // a route can be called once, such as DELETE
+		c.report("%s is answered with status 403 by something behind the Middleware, which has allowed it. If it is a "+
+			"protection against CSRF such as net/http's CrossOriginProtection, or another CORS library, remove it, because "+
+			"the Middleware denies forged requests. If it compares tenants or wants a session, keep it: use a Path of this "+
+			"Publisher, WrapDecision, and Route.Header", name)
+	case runs, c.worked, 200 <= w.status && w.status < 300 && c.route.Ran == nil:
+		// a route can be called once, such as DELETE
 		c.headers("the response to "+name, w, origin)
 	case !hasCORS:
 		c.headers("the response to "+name, w, origin)
@@ -371,11 +397,13 @@ func (w *response) whyNotRun() string {
 	case w.status == http.StatusNotFound, w.status == http.StatusMethodNotAllowed:
 		return "are the path and the method right?"
 	case 300 <= w.status && w.status < 400:
-		return fmt.Sprintf("it is redirected to %q, such as to a login, or to another spelling of the path", w.header.Get("Location"))
+		return fmt.Sprintf("it is redirected to %q, such as to a login, or to another spelling of the path",
+			w.header.Get("Location"))
 	case w.status >= 500:
 		return "the handler, or what it needs, fails"
 	case w.status >= 400:
-		return "set Route.Body, and its Content-Type in Route.Header, to what the handler wants. If it is a protection against CSRF or another CORS library, remove it, because the Middleware denies forged requests"
+		return "set Route.Body, and its Content-Type in Route.Header, to what the handler wants. If it is a protection " +
+			"against CSRF or another CORS library, remove it, because the Middleware denies forged requests"
 	}
 	return "something in front of the handler answers"
 }
@@ -402,7 +430,8 @@ func (c *checker) preflightIsDenied(what, origin, header string) {
 		r.Header.Set("Access-Control-Request-Headers", header)
 	}
 	if w := c.send(r); w.status != http.StatusForbidden || len(w.header.Values("Access-Control-Allow-Origin")) > 0 {
-		c.report("a preflight %s for %s %s is answered with %s; want 403 and no origin: something in front of the Middleware answers preflights, or allows more",
+		c.report("a preflight %s for %s %s is answered with %s; want 403 and no origin: something in front of the "+
+			"Middleware answers preflights, or allows more",
 			what, c.route.Method, c.route.Path, w)
 	}
 }
@@ -413,11 +442,14 @@ func (c *checker) otherPublisher(origins []string) {
 		w, _ := c.call(origin)
 		switch reason := w.denial(); {
 		case reason != "":
-			c.report("%s %s from a page of %s, at %s, is denied by the Middleware: %s; want as OtherPublisher one that the Config allows, so that it is the handler that denies it",
+			c.report("%s %s from a page of %s, at %s, is denied by the Middleware: %s; want as OtherPublisher one that the "+
+				"Config allows, so that it is the handler that denies it",
 				c.route.Method, c.route.Path, c.route.OtherPublisher, origin, reason)
 			return
 		case w.status != http.StatusForbidden && w.status != http.StatusNotFound && w.status != http.StatusUnauthorized:
-			c.report("%s %s from a page of %s, at %s, is answered with status %d, and the path is not that publisher's; want 403: the handler must ask the Decision, by IsFor, whether the page is of the path's tenant, before it does anything",
+			c.report("%s %s from a page of %s, at %s, is answered with status %d, and the path is not that publisher's; want "+
+				"403: the handler must ask the Decision, by IsFor, whether the page is of the path's tenant, before it does "+
+				"anything",
 				c.route.Method, c.route.Path, c.route.OtherPublisher, origin, w.status)
 			return
 		}

@@ -36,10 +36,11 @@ var paths = []string{"/writes", "/quiet"}
 
 func TestARightHandlerPasses(t *testing.T) {
 	ran := false
-	for name, cfg := range map[string]ampcors.Config{"plain": {}, "with Denied": {Denied: func(w http.ResponseWriter, _ *http.Request, d ampcors.Decision) {
-		w.WriteHeader(d.StatusCode())
-		fmt.Fprint(w, `{"error": "no"}`)
-	}}} {
+	for name, cfg := range map[string]ampcors.Config{"plain": {},
+		"with Denied": {Denied: func(w http.ResponseWriter, _ *http.Request, d ampcors.Decision) {
+			w.WriteHeader(d.StatusCode())
+			fmt.Fprint(w, `{"error": "no"}`)
+		}}} {
 		h := newMiddleware(t, cfg).Wrap(router(&ran))
 		for _, path := range paths {
 			for _, notCalled := range []bool{true, false} {
@@ -87,7 +88,8 @@ func TestWhatIsSent(t *testing.T) {
 			}
 		}
 	}
-	for _, origin := range []string{"https://evil-example.cdn.ampproject.org", "https://evil-example.www.bing-amp.com", "https://evil.example", "http://evil.example",
+	for _, origin := range []string{"https://evil-example.cdn.ampproject.org", "https://evil-example.www.bing-amp.com", "https://evil.example",
+		"http://evil.example",
 		"https://evil.example:8443", "https://www.example.com.evil.example", "https://www-example-com.cdn.ampproject.org.evil.example"} {
 		if !forged[origin] {
 			t.Errorf("%s was not tried", origin)
@@ -102,19 +104,21 @@ func TestARouteWithAMistake(t *testing.T) {
 	}
 	unreachable := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("something is sent") })
 	for want, change := range map[string]func(*ampcorstest.Route){
-		`Route.Path is ""`:                                     func(r *ampcorstest.Route) { r.Path = "" },
-		`Route.Path is "api/x"`:                                func(r *ampcorstest.Route) { r.Path = "api/x" },
-		`Route.Path is "/a b"`:                                 func(r *ampcorstest.Route) { r.Path = "/a b" },
-		`Route.Path is "/%zz"`:                                 func(r *ampcorstest.Route) { r.Path = "/%zz" },
-		`Route.Path is "https://api.example/x"`:                func(r *ampcorstest.Route) { r.Path = "https://api.example/x" },
-		`Route.Missing is "x"`:                                 func(r *ampcorstest.Route) { r.Missing = "x" },
-		`Route.Method is ""`:                                   func(r *ampcorstest.Route) { r.Method = "" },
-		`Route.Method is "P T"`:                                func(r *ampcorstest.Route) { r.Method = "P T" },
-		`Route.Header has Accept-Encoding, which browsers set`: func(r *ampcorstest.Route) { r.Header = http.Header{"Accept-Encoding": {"gzip"}} },
+		`Route.Path is ""`:                      func(r *ampcorstest.Route) { r.Path = "" },
+		`Route.Path is "api/x"`:                 func(r *ampcorstest.Route) { r.Path = "api/x" },
+		`Route.Path is "/a b"`:                  func(r *ampcorstest.Route) { r.Path = "/a b" },
+		`Route.Path is "/%zz"`:                  func(r *ampcorstest.Route) { r.Path = "/%zz" },
+		`Route.Path is "https://api.example/x"`: func(r *ampcorstest.Route) { r.Path = "https://api.example/x" },
+		`Route.Missing is "x"`:                  func(r *ampcorstest.Route) { r.Missing = "x" },
+		`Route.Method is ""`:                    func(r *ampcorstest.Route) { r.Method = "" },
+		`Route.Method is "P T"`:                 func(r *ampcorstest.Route) { r.Method = "P T" },
+		`Route.Header has Accept-Encoding, which browsers set`: func(r *ampcorstest.Route) {
+			r.Header = http.Header{"Accept-Encoding": {"gzip"}}
+		},
 		`Route.Header has sec-fetch-site, which browsers set`:  func(r *ampcorstest.Route) { r.Header = http.Header{"sec-fetch-site": {"none"}} },
 		`Route.Header has "X Y", which is no name of a header`: func(r *ampcorstest.Route) { r.Header = http.Header{"X Y": {""}} },
-		`"*.example.com"`:                                      func(r *ampcorstest.Route) { r.Publisher = "*.example.com" },
-		`"localhost"`:                                          func(r *ampcorstest.Route) { r.OtherPublisher = "localhost" },
+		`"*.example.com"`: func(r *ampcorstest.Route) { r.Publisher = "*.example.com" },
+		`"localhost"`:     func(r *ampcorstest.Route) { r.OtherPublisher = "localhost" },
 	} {
 		route := ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/a"}
 		change(&route)
@@ -134,7 +138,8 @@ func TestARightPartOfAMuxPasses(t *testing.T) {
 		mux := http.NewServeMux()
 		mux.Handle("/api/", newMiddleware(t, ampcors.Config{Caches: caches}).Wrap(api))
 		for _, missing := range []string{"", "/api/nothing"} {
-			for _, route := range []ampcorstest.Route{{Publisher: "www.example.com", Origin: origin}, {Publisher: "WWW.example.com", Caches: caches}} {
+			for _, route := range []ampcorstest.Route{{Publisher: "www.example.com", Origin: origin},
+				{Publisher: "WWW.example.com", Caches: caches}} {
 				route.Method, route.Path, route.Missing, route.Ran = "PUT", "/api/quiet", missing, takeRan
 				if err := ampcorstest.Check(mux, route); err != nil {
 					t.Errorf("%+v: %v", route, err)
@@ -163,12 +168,16 @@ func TestAWrongRouteIsSaidToBeOne(t *testing.T) {
 		"is denied: unknown_host":          {noCaches, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet"}},
 		"is denied: header_not_allowed": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet", Ran: takeRan,
 			Header: http.Header{"X-Token": {"1"}, "Cookie": {"a=b"}}}},
-		"though Route.Caches is empty, for PUT /quiet is answered with status 204": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet",
-			Caches: []cacheurl.Cache{}}},
-		`is denied: Config.Denied wrote "no", and Config.Observe gets the reason`:   {hidden, ampcorstest.Route{Publisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
-		"want as OtherPublisher one that the Config allows":                         {h, ampcorstest.Route{Publisher: "www.example.com", OtherPublisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
-		"status 404: are the path and the method right? (the handler does not run)": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quite", Ran: takeRan}},
-		"are the path and the method right?":                                        {h, ampcorstest.Route{Publisher: "www.example.com", Method: "GET", Path: "/quite"}},
+		"though Route.Caches is empty, for PUT /quiet is answered with status 204": {h,
+			ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quiet",
+				Caches: []cacheurl.Cache{}}},
+		`is denied: Config.Denied wrote "no", and Config.Observe gets the reason`: {hidden,
+			ampcorstest.Route{Publisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
+		"want as OtherPublisher one that the Config allows": {h,
+			ampcorstest.Route{Publisher: "www.example.com", OtherPublisher: "www.other.example", Method: "PUT", Path: "/quiet"}},
+		"status 404: are the path and the method right? (the handler does not run)": {h,
+			ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/quite", Ran: takeRan}},
+		"are the path and the method right?": {h, ampcorstest.Route{Publisher: "www.example.com", Method: "GET", Path: "/quite"}},
 	} {
 		if err := ampcorstest.Check(test.handler, test.route); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "before the router does") {
@@ -267,6 +276,12 @@ func TestWirings(t *testing.T) {
 	ran := false
 	takeRan := func() bool { was := ran; ran = false; return was }
 	plain := func(w http.ResponseWriter, r *http.Request) { ran = ran || r.Method == "PUT"; fmt.Fprint(w, "{}") }
+	answers := func(status int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			ran = status == http.StatusForbidden || status == http.StatusNoContent
+			w.WriteHeader(status)
+		})
+	}
 	serve := func(change func(http.Header)) http.Handler {
 		mux := http.NewServeMux()
 		for _, method := range []string{"PUT", "GET"} {
@@ -325,30 +340,38 @@ func TestWirings(t *testing.T) {
 		"CrossOriginProtection outside": {http.NewCrossOriginProtection().Handler(right.Wrap(serve(keep))),
 			"by something in front of it, or that removes the headers"},
 
-		"the handler sets *":             {right.Wrap(serve(set("Access-Control-Allow-Origin", "*"))), `has Access-Control-Allow-Origin "*"; want`},
-		"the handler adds another":       {right.Wrap(serve(func(h http.Header) { h.Add("Access-Control-Allow-Origin", known) })), "browsers reject more than one"},
-		"the handler replaces Vary":      {right.Wrap(serve(set("Vary", "Accept"))), `has Vary "Accept"; want Origin in it`},
-		"the handler removes the header": {right.Wrap(serve(func(h http.Header) { h.Del("Access-Control-Allow-Origin") })), "the handler removes the header"},
-		"a backend adds another":         {right.Wrap(proxied(set("Access-Control-Allow-Origin", "*"))), "browsers reject more than one"},
-		"Credentialed is forgotten":      {newMiddleware(t, ampcors.Config{}).Wrap(serve(keep)), "want Config.Credentialed"},
-		"CrossOriginProtection inside":   {right.Wrap(http.NewCrossOriginProtection().Handler(serve(keep))), "If it is a protection against CSRF such as"},
-		"the same, and a catch-all":      {right.Wrap(http.NewCrossOriginProtection().Handler(catchAll)), "If it is a protection against CSRF such as"},
+		"the handler sets *": {right.Wrap(serve(set("Access-Control-Allow-Origin", "*"))),
+			`has Access-Control-Allow-Origin "*"; want`},
+		"the handler adds another": {right.Wrap(serve(func(h http.Header) { h.Add("Access-Control-Allow-Origin", known) })),
+			"browsers reject more than one"},
+		"the handler replaces Vary": {right.Wrap(serve(set("Vary", "Accept"))), `has Vary "Accept"; want Origin in it`},
+		"the handler removes the header": {right.Wrap(serve(func(h http.Header) { h.Del("Access-Control-Allow-Origin") })),
+			"the handler removes the header"},
+		"a backend adds another":    {right.Wrap(proxied(set("Access-Control-Allow-Origin", "*"))), "browsers reject more than one"},
+		"Credentialed is forgotten": {newMiddleware(t, ampcors.Config{}).Wrap(serve(keep)), "want Config.Credentialed"},
+		"CrossOriginProtection inside": {right.Wrap(http.NewCrossOriginProtection().Handler(serve(keep))),
+			"If it is a protection against CSRF such as"},
+		"the same, and a catch-all": {right.Wrap(http.NewCrossOriginProtection().Handler(catchAll)),
+			"If it is a protection against CSRF such as"},
 		"a handler that answers 403": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })),
 			"answered with status 403 by something behind"},
-		"the handler itself answers 403": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran = true; w.WriteHeader(403) })),
+		"the handler itself answers 403": {right.Wrap(answers(403)),
 			"by the handler itself, and the Middleware has allowed it"},
 		"a login behind it": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Cookie") == "" {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 		})), "set Route.Header to the Cookie or Authorization"},
-		"GET writes, too": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran = true })), "runs the handler of PUT: register the handler for PUT alone"},
-		"another handler answers": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })),
+		"GET writes, too": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { ran = true })),
+			"runs the handler of PUT: register the handler for PUT alone"},
+		"another handler answers": {right.Wrap(answers(202)),
 			"status 202: something in front of the handler answers (the handler does not run)"},
-		"a protection with 400": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })),
+		"a protection with 400": {right.Wrap(answers(400)),
 			"status 400: set Route.Body"},
-		"only a pattern":              {pattern.Wrap(serve(keep)), "is denied: hash_not_known; want a Publisher that the Config lists by its name"},
-		"ReportOnly":                  {newMiddleware(t, ampcors.Config{Credentialed: true, ReportOnly: true}).Wrap(serve(keep)), "or Config.ReportOnly is set"},
+		"only a pattern": {pattern.Wrap(serve(keep)),
+			"is denied: hash_not_known; want a Publisher that the Config lists by its name"},
+		"ReportOnly": {newMiddleware(t, ampcors.Config{Credentialed: true, ReportOnly: true}).Wrap(serve(keep)),
+			"or Config.ReportOnly is set"},
 		"other CORS outside":          {simpleCORS(right.Wrap(serve(keep)), known), "something in front of the Middleware answers preflights"},
 		"other CORS outside, for all": {simpleCORS(right.Wrap(serve(keep)), "*"), "something in front of the Middleware answers preflights"},
 		"other CORS inside, for all": {right.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -360,13 +383,16 @@ func TestWirings(t *testing.T) {
 			mux.Handle("/api/a", right.Wrap(serve(keep)))
 			return mux
 		}(), "ampcorstest-does-not-exist"},
-		"programs may write": {newMiddleware(t, ampcors.Config{Credentialed: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(serve(keep)),
+		"programs may write": {newMiddleware(t, ampcors.Config{Credentialed: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(
+			serve(keep)),
 			"without Origin, as a form of any site can send it"},
-		"no hash prefixes": {newMiddleware(t, ampcors.Config{Credentialed: true, Caches: []cacheurl.Cache{}, Origins: []string{known}}).Wrap(serve(keep)),
+		"no hash prefixes": {newMiddleware(t, ampcors.Config{Credentialed: true, Caches: []cacheurl.Cache{}, Origins: []string{known}}).Wrap(
+			serve(keep)),
 			"is denied: unknown_host"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ampcorstest.Check(test.handler, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true, Ran: takeRan})
+			err := ampcorstest.Check(test.handler, ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a", Credentialed: true,
+				Ran: takeRan})
 			if (err == nil) != (test.want == "") || !strings.Contains(fmt.Sprint(err), test.want) {
 				t.Errorf("%v; want %q", err, test.want)
 			}
@@ -386,7 +412,8 @@ func TestWirings(t *testing.T) {
 	}
 	err = ampcorstest.Check(right.Wrap(serve(keep)), ampcorstest.Route{Publisher: "www.example.com", Method: "PUT", Path: "/api/a",
 		Origin: "https://www-example-com.bing-amp.com"})
-	if err == nil || !strings.Contains(err.Error(), "are at https://www-example-com.cdn.ampproject.org and https://www-example-com.www.bing-amp.com") {
+	if err == nil || !strings.Contains(err.Error(), "are at https://www-example-com.cdn.ampproject.org and "+
+		"https://www-example-com.www.bing-amp.com") {
 		t.Error(err)
 	}
 }

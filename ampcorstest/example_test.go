@@ -18,11 +18,12 @@ func ExampleCheck() {
 	ran := false // by the route's handler, since Ran was called
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /api/profile", func(http.ResponseWriter, *http.Request) { ran = true })
-	route := ampcorstest.Route{Publisher: "www.example.com", Method: http.MethodPut, Path: "/api/profile", Credentialed: true, Ran: func() bool {
-		before := ran
-		ran = false
-		return before
-	}}
+	route := ampcorstest.Route{Publisher: "www.example.com", Method: http.MethodPut, Path: "/api/profile", Credentialed: true,
+		Ran: func() bool {
+			before := ran
+			ran = false
+			return before
+		}}
 	fmt.Println("in front of the mux:", ampcorstest.Check(mw.Wrap(mux), route))
 	fmt.Println("forgotten:", ampcorstest.Check(mux, route) != nil)
 	// Output:

@@ -28,7 +28,8 @@ func (c *checker) evilOrigins() (origins []string) {
 	domain, _ := cacheurl.CanonicalDomain(c.route.Publisher)
 	onCache, _ := cacheurl.Origins(domain, caches[0])
 	own := []string{"https://" + domain + "." + evil, onCache[0] + "." + evil}
-	if registrable, err := publicsuffix.EffectiveTLDPlusOne(domain); err == nil { // a host below it would be the publisher's own
+	// a host below it would be the publisher's own
+	if registrable, err := publicsuffix.EffectiveTLDPlusOne(domain); err == nil {
 		own = append(own, "https://evil"+registrable)
 		if first, rest, _ := strings.Cut(domain, "."); rest == registrable {
 			own = append(own, "https://"+first+"x"+rest)
@@ -82,17 +83,20 @@ func (c *checker) forgeries(origins []string) (all []forgery) {
 	slices.SortFunc(all, func(a, b forgery) int { return strings.Compare(a.what, b.what) })
 	onPublisher := "https://" + c.route.Publisher
 	all = append(all,
-		forgery{what: "no Sec-Fetch-Site, as of an old browser", change: set("Sec-Fetch-Site", "", "Sec-Fetch-Mode", "", "Sec-Fetch-Dest", "")},
+		forgery{what: "no Sec-Fetch-Site, as of an old browser",
+			change: set("Sec-Fetch-Site", "", "Sec-Fetch-Mode", "", "Sec-Fetch-Dest", "")},
 		forgery{what: "Sec-Fetch-Site: same-site", change: set("Sec-Fetch-Site", "same-site")},
 		forgery{what: "Sec-Fetch-Mode: no-cors", change: set("Sec-Fetch-Mode", "no-cors")},
-		forgery{what: "Sec-Fetch-Mode: navigate, as of a form", change: set("Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Accept", "text/html",
-			"Content-Type", "application/x-www-form-urlencoded", "Upgrade-Insecure-Requests", "1")},
+		forgery{what: "Sec-Fetch-Mode: navigate, as of a form",
+			change: set("Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Accept", "text/html",
+				"Content-Type", "application/x-www-form-urlencoded", "Upgrade-Insecure-Requests", "1")},
 		forgery{what: "Sec-Purpose: prefetch", change: set("Sec-Purpose", "prefetch", "Purpose", "prefetch")},
 		forgery{what: "Accept: application/json", change: set("Accept", "application/json")},
 		forgery{what: "Accept: text/event-stream", change: set("Accept", "text/event-stream", "Cache-Control", "no-cache")},
 		forgery{what: "no Accept-Encoding", change: set("Accept-Encoding", "")},
 		forgery{what: "Range", change: set("Range", "bytes=0-9")},
-		forgery{what: "a Referer that begins with the publisher's and holds its URL", change: set("Referer", onPublisher+"."+evil+"/"+onPublisher+"/")},
+		forgery{what: "a Referer that begins with the publisher's and holds its URL",
+			change: set("Referer", onPublisher+"."+evil+"/"+onPublisher+"/")},
 		forgery{what: "Authorization: Basic", change: set("Authorization", "Basic YTpi")},
 		forgery{what: "a Cookie", change: func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "session", Value: "1"}) }},
 		forgery{what: "no Cookie", change: set("Cookie", "")},
@@ -122,8 +126,8 @@ func withQuery(target, query string) string {
 	return target + "?" + query
 }
 
-// respellings are a path as pages can write it otherwise. Browsers remove "." and ".." themselves, unless a slash beside
-// them is escaped.
+// respellings are a path as pages can write it otherwise. Browsers remove "." and ".." themselves, unless a slash
+// beside them is escaped.
 var respellings = []func(p, dir, last string) string{
 	func(p, _, _ string) string { return "/" + p },
 	func(_, dir, last string) string { return dir + "/" + last },
@@ -152,7 +156,8 @@ func respelled(target string, respell func(p, dir, last string) string) string {
 	return other
 }
 
-// forge sends a request as a page of another publisher. It has the cookies of the reader, but none of the headers that need a preflight.
+// forge sends a request as a page of another publisher. It has the cookies of the reader, but none of the headers
+// that need a preflight.
 func (c *checker) forge(method, origin string, f forgery) (w *response, ran bool) {
 	target := f.target
 	if target == "" {
@@ -182,16 +187,19 @@ func (c *checker) denied(origins []string) {
 	for _, method := range slices.Compact([]string{c.route.Method, http.MethodGet}) {
 		switch w, ran := c.forge(method, origins[0], forgery{}); {
 		case !w.isDenied():
-			c.report("%s %s from a page of %s is answered with %s; want 403 and no origin: the route is not behind the Middleware for this method, or Config.ReportOnly is set", method, c.route.Path, evil, w)
+			c.report("%s %s from a page of %s is answered with %s; want 403 and no origin: the route is not behind the "+
+				"Middleware for this method, or Config.ReportOnly is set", method, c.route.Path, evil, w)
 		case ran || !w.hasOnlyDenial(c.own):
-			c.report("%s %s from a page of %s is denied with the body %.200q, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", method,
+			c.report("%s %s from a page of %s is denied with the body %.200q, and the handler runs all the same: the caller "+
+				"of Middleware.Handle must stop if proceed is false", method,
 				c.route.Path, evil, w.body)
 		}
 	}
 	if !c.isSafe() && !c.route.DangerouslyAllowUnsafeRequestsWithoutOrigin {
 		switch w, ran := c.forge(c.route.Method, "", forgery{}); {
 		case w.status == http.StatusForbidden && ran:
-			c.report("%s %s without Origin is denied, and the handler runs all the same: the caller of Middleware.Handle must stop if proceed is false", c.route.Method, c.route.Path)
+			c.report("%s %s without Origin is denied, and the handler runs all the same: the caller of Middleware.Handle must "+
+				"stop if proceed is false", c.route.Method, c.route.Path)
 		case w.status != http.StatusForbidden:
 			c.report("%s %s without Origin, as a form of any site can send it in an old browser, is answered with status %d; "+
 				"want 403, or DangerouslyAllowUnsafeRequestsWithoutOrigin in the Route if it is in the Config, too",
@@ -227,7 +235,8 @@ func (c *checker) deniedHoweverSent(origins []string) {
 		}
 	}
 	if len(passed) > 0 {
-		c.report("%s %s from a page of %s is denied, but not %s; want 403 and no origin: something in front of the Middleware chooses which requests it sees, and such a page can send these too. Wrap the whole router",
+		c.report("%s %s from a page of %s is denied, but not %s; want 403 and no origin: something in front of the "+
+			"Middleware chooses which requests it sees, and such a page can send these too. Wrap the whole router",
 			c.route.Method, c.route.Path, evil, strings.Join(passed, ", nor "))
 	}
 }
@@ -238,33 +247,38 @@ func (c *checker) isRedirect(w *response) bool {
 	return 300 <= w.status && w.status < 400 && !isOwn
 }
 
-// isElsewhere reports whether a response is as for a path that no route has, such as that of an application of one page. Its HTML
-// may have values that change.
+// isElsewhere reports whether a response is as for a path that no route has, such as that of an application of one
+// page. Its HTML may have values that change.
 func (c *checker) isElsewhere(w *response, origin, missing string) bool {
 	if missing == "" {
 		return false
 	}
 	isHTML := func(w *response) bool { return strings.HasPrefix(w.header.Get("Content-Type"), "text/html") }
 	other, _ := c.forge(c.route.Method, origin, forgery{target: missing})
-	return other.status == w.status && (other.body == w.body || isHTML(other) && isHTML(w) && c.own != nil && !isHTML(c.own))
+	return other.status == w.status && (other.body == w.body ||
+		isHTML(other) && isHTML(w) && c.own != nil && !isHTML(c.own))
 }
 
 // isNoOtherMethod checks links, which any page may have and which are sent without Origin. They are answered, and must
 // not run a handler of an unsafe method.
 func (c *checker) isNoOtherMethod() {
 	link := func(target string) (*response, bool) {
-		return c.forge(http.MethodGet, "", forgery{target: target, change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")})
+		return c.forge(http.MethodGet, "", forgery{target: target,
+			change: set("Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")})
 	}
 	plain, ran := link(c.route.Path)
-	if vary := plain.header.Values("Vary"); plain.panicked == nil && !header.HasMember(vary, "Origin") && !header.HasMember(vary, "*") {
-		c.report("GET %s without Origin has Vary %q; want Origin in it, because a cache would give this response, which has no CORS headers, to a page: the Middleware must also see requests without Origin",
+	if vary := plain.header.Values("Vary"); plain.panicked == nil && !header.HasMember(vary, "Origin") &&
+		!header.HasMember(vary, "*") {
+		c.report("GET %s without Origin has Vary %q; want Origin in it, because a cache would give this response, which "+
+			"has no CORS headers, to a page: the Middleware must also see requests without Origin",
 			c.route.Path, strings.Join(vary, ", "))
 	}
 	if c.isSafe() {
 		return
 	}
 	if ran {
-		c.report("GET %s, which any page can send as a link or an image, runs the handler of %s: register the handler for %s alone", c.route.Path, c.route.Method, c.route.Method)
+		c.report("GET %s, which any page can send as a link or an image, runs the handler of %s: register the handler for "+
+			"%s alone", c.route.Path, c.route.Method, c.route.Method)
 		return
 	}
 	for _, param := range []string{"_method", "_METHOD", "method"} {
@@ -272,9 +286,11 @@ func (c *checker) isNoOtherMethod() {
 		w, ran := link(target)
 		other, _ := link(withQuery(c.route.Path, param+"=ampcorstest")) // no method
 		isSuccess := func(w *response) bool { return 200 <= w.status && w.status < 300 }
-		isOwn := c.own != nil && w.status == c.own.status && w.body == c.own.body && (w.status != other.status || w.body != other.body)
+		isOwn := c.own != nil && w.status == c.own.status && w.body == c.own.body &&
+			(w.status != other.status || w.body != other.body)
 		if ran || isSuccess(w) && !isSuccess(other) || isOwn {
-			c.report("a link to GET %s, on any page, is taken for %s %s: remove what reads the method from %s", target, c.route.Method, c.route.Path, param)
+			c.report("a link to GET %s, on any page, is taken for %s %s: remove what reads the method from %s", target,
+				c.route.Method, c.route.Path, param)
 			return
 		}
 	}

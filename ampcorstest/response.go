@@ -25,7 +25,8 @@ func (c *checker) newRequest(method, target, origin string) *http.Request {
 	c.origins = append(c.origins, origin)
 	r.Header.Set("Accept", "*/*")
 	r.Header.Set("Accept-Encoding", "gzip, deflate") // what response can decode
-	r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36")
+	r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 "+
+		"Safari/537.36")
 	if origin != "" {
 		r.Header.Set("Origin", origin)
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -43,7 +44,8 @@ type response struct {
 	panicked any    // what the handler panicked with, or nil
 }
 
-// A recorder records a response, and cancels its request once it was flushed, as a page that has seen the beginning of a stream.
+// A recorder records a response, and cancels its request once it was flushed, as a page that has seen the beginning
+// of a stream.
 type recorder struct {
 	*httptest.ResponseRecorder
 	cancel func()
@@ -127,19 +129,22 @@ func (w *response) denial() string {
 	}
 	// What Config.Denied writes can be anything, but the Middleware has set these headers before.
 	vary := strings.Join(w.header.Values("Vary"), ", ")
-	if w.isDenied() && w.header.Get("Cache-Control") == "no-store" && strings.HasSuffix(vary, "Origin, Access-Control-Request-Method, Access-Control-Request-Headers") {
+	if w.isDenied() && w.header.Get("Cache-Control") == "no-store" &&
+		strings.HasSuffix(vary, "Origin, Access-Control-Request-Method, Access-Control-Request-Headers") {
 		return fmt.Sprintf("Config.Denied wrote %.80q, and Config.Observe gets the reason", w.body)
 	}
 	return ""
 }
 
-// hasOnlyDenial reports whether the body is what a Middleware writes, and no more. Config.Denied may write anything but what the handler does.
+// hasOnlyDenial reports whether the body is what a Middleware writes, and no more. Config.Denied may write anything
+// but what the handler does.
 func (w *response) hasOnlyDenial(own *response) bool {
 	if own != nil && own.status < 300 && own.body != "" && strings.HasSuffix(w.body, own.body) {
 		return false
 	}
 	line, rest, _ := strings.Cut(w.body, "\n")
-	return rest == "" || !slices.ContainsFunc(allDenials, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+	return rest == "" || !slices.ContainsFunc(allDenials,
+		func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 }
 
 var allDenials = func() (prefixes []string) {

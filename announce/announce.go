@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Retryable reports whether the status of an answer says that the same request may succeed later: 408, 421, 425, 429 and
-// each 5xx (RFC 9110 section 15, RFC 8470 section 5.2, RFC 6585 section 4).
+// Retryable reports whether the status of an answer says that the same request may succeed later: 408, 421, 425,
+// 429 and each 5xx (RFC 9110 section 15, RFC 8470 section 5.2, RFC 6585 section 4).
 func Retryable(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -45,8 +45,8 @@ func (e *StatusError) Retryable() bool { return Retryable(e.Status) }
 // maxRetryAfter bounds a Retry-After. Longer ones are garbage, such as seconds since 1970.
 const maxRetryAfter = 24 * time.Hour
 
-// RetryAfter returns how long an answer asks to wait: its Retry-After, in seconds or as a date (RFC 9110 section 10.2.3),
-// at most a day; or 0.
+// RetryAfter returns how long an answer asks to wait: its Retry-After, in seconds or as a date (RFC 9110 section
+// 10.2.3), at most a day; or 0.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	wait := time.Duration(0)

@@ -106,7 +106,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Method = methods[0]
 	case Envoy:
 		if names := r.Header[proxyHeader]; len(names) != 1 || names[0] != string(Envoy) {
-			denyProxy(w, "not_configured", "Envoy must set "+proxyHeader+" to envoy, and send the headers that envoy.yaml lists.")
+			denyProxy(w, "not_configured", "Envoy must set "+proxyHeader+
+				" to envoy, and send the headers that envoy.yaml lists.")
 			return
 		}
 	}

@@ -59,7 +59,8 @@ func TestEachProxyGetsTheMiddlewaresDecision(t *testing.T) {
 			{name: "preflight", method: "OPTIONS", headers: []string{"Origin: " + mwtest.CacheOrigin, "Access-Control-Request-Method: POST",
 				"Access-Control-Request-Headers: x-any"}, cfg: config()},
 			{name: "preflight for another header", method: "OPTIONS",
-				headers: []string{"Origin: " + mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"}, cfg: config()},
+				headers: []string{"Origin: " + mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-other"},
+				cfg:     config()},
 			{name: "other OPTIONS", method: "OPTIONS", headers: nil, cfg: config()},
 			{name: "email, version 2", method: "GET", headers: []string{"AMP-Email-Sender: news@example.com"}, cfg: config()},
 			{name: "email, version 1", method: "GET", query: "?__amp_source_origin=news%40example.com",
@@ -159,7 +160,8 @@ func TestARequestThatTheConfigurationDidNotMakeIsDenied(t *testing.T) {
 				w := httptest.NewRecorder()
 				newHandler(t, config(), test.proxy).ServeHTTP(w, r)
 				if w.Code != http.StatusForbidden || w.Header().Get("Access-Control-Allow-Origin") != "" ||
-					w.Header().Get(authz.ReasonHeader) != test.reason || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), test.name) {
+					w.Header().Get(authz.ReasonHeader) != test.reason || w.Header().Get("Cache-Control") != "no-store" ||
+					!strings.Contains(w.Body.String(), test.name) {
 					t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 				}
 			})

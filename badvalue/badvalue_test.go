@@ -48,7 +48,8 @@ func TestAnErrorNamesThePlaceAndCutsALongValue(t *testing.T) {
 	}{
 		{err: badvalue.Error{Path: "publishers[3]", Value: "a", Reason: "is bad", Want: "b"}, want: `ampcors: publishers[3] "a" is bad; want b`},
 		{err: badvalue.Error{Path: "caches[0].id", Reason: "is empty", Want: "b"}, want: `ampcors: caches[0].id "" is empty; want b`},
-		{err: badvalue.Error{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: "remove it"}, want: `ampcors: methods[0] "TRACE" is bad; remove it`},
+		{err: badvalue.Error{Path: "methods[0]", Value: "TRACE", Reason: "is bad", Want: "remove it"},
+			want: `ampcors: methods[0] "TRACE" is bad; remove it`},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			if got := test.err.Error(); got != test.want {

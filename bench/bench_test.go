@@ -70,7 +70,8 @@ var requests = []request{
 	{name: "garbage", publisher: ASCII, method: "GET", header: get("https://evil.example:8080/x"), granted: false},
 	{name: "no-origin", publisher: ASCII, method: "GET", header: nil, granted: false},
 	{name: "preflight", publisher: ASCII, method: "OPTIONS", header: preflight(cacheOrigin(ASCII), "POST"), granted: true},
-	{name: "preflight-denied", publisher: ASCII, method: "OPTIONS", header: preflight(cacheOrigin("www.evil.example"), "POST"), granted: false},
+	{name: "preflight-denied", publisher: ASCII, method: "OPTIONS", header: preflight(cacheOrigin("www.evil.example"), "POST"),
+		granted: false},
 }
 
 func get(origin string) http.Header { return http.Header{"Origin": {origin}} }
@@ -260,10 +261,13 @@ func BenchmarkAdversarial(b *testing.B) {
 		granted bool
 	}{
 		{name: "origin-1MiB", method: "GET", headers: []http.Header{get(strings.Repeat("a", 1<<20))}, granted: false},
-		{name: "method-1MiB", method: "OPTIONS", headers: []http.Header{preflight(cacheOrigin(ASCII), strings.Repeat("A", 1<<20))}, granted: false},
+		{name: "method-1MiB", method: "OPTIONS", headers: []http.Header{preflight(cacheOrigin(ASCII), strings.Repeat("A", 1<<20))},
+			granted: false},
 		{name: "header-names-1MiB", method: "OPTIONS", headers: names(strings.Repeat("x,", 1<<19)), granted: false},
 		{name: "invented-hashes", method: "GET", headers: numbered(inventedHash), granted: false},
-		{name: "longest-punycode", method: "GET", headers: numbered(func(i int) string { return "https://" + longestPunycode(i, 63) + "." + google }),
+		{name: "longest-punycode", method: "GET", headers: numbered(func(i int) string {
+			return "https://" + longestPunycode(i, 63) + "." + google
+		}),
 			granted: false},
 		{name: "longest-punycode-pattern", method: "GET",
 			headers: numbered(func(i int) string { return "https://" + longestHost(i, Wildcard[len("*."):]) }), granted: true},

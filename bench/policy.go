@@ -103,12 +103,14 @@ func Wrap(library string, p Policy, next http.Handler) (http.Handler, error) {
 		return m.Wrap(next), nil
 	case "rs":
 		return rs.New(rs.Options{
-			AllowedOrigins: p.origins, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
+			AllowedOrigins: p.origins, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"},
+			AllowedHeaders: []string{"Content-Type"},
 			ExposedHeaders: []string{exposed}, MaxAge: int(maxAge.Seconds()),
 		}).Handler(next), nil
 	case "chi":
 		return chi.New(chi.Options{
-			AllowedOrigins: p.origins, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"}, AllowedHeaders: []string{"Content-Type"},
+			AllowedOrigins: p.origins, AllowCredentials: true, AllowedMethods: []string{"GET", "POST"},
+			AllowedHeaders: []string{"Content-Type"},
 			ExposedHeaders: []string{exposed}, MaxAge: int(maxAge.Seconds()),
 		}).Handler(next), nil
 	}

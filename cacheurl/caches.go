@@ -25,12 +25,13 @@ import (
 // amp.cloudflare.com, is no longer in the registry. Then its domain can get another owner.
 // Use a list that is up to date, and only the caches that you need.
 type Cache struct {
-	ID                          string `json:"id"`                          // short name, such as "google"
-	Name                        string `json:"name"`                        // for people
-	Docs                        string `json:"docs"`                        // URL of the cache's documentation
-	CacheDomain                 string `json:"cacheDomain"`                 // such as "cdn.ampproject.org"
-	UpdateCacheAPIDomainSuffix  string `json:"updateCacheApiDomainSuffix"`  // host of the update-cache requests
-	ThirdPartyFrameDomainSuffix string `json:"thirdPartyFrameDomainSuffix"` // host of third-party frames (ads), never trusted here
+	ID                         string `json:"id"`                         // short name, such as "google"
+	Name                       string `json:"name"`                       // for people
+	Docs                       string `json:"docs"`                       // URL of the cache's documentation
+	CacheDomain                string `json:"cacheDomain"`                // such as "cdn.ampproject.org"
+	UpdateCacheAPIDomainSuffix string `json:"updateCacheApiDomainSuffix"` // host of the update-cache requests
+	// host of third-party frames (ads), never trusted here
+	ThirdPartyFrameDomainSuffix string `json:"thirdPartyFrameDomainSuffix"`
 }
 
 // DefaultCaches returns the registry of AMP Caches as of 2026-11-21: the caches of Google ("google")
@@ -119,15 +120,17 @@ func ValidateCaches(caches []Cache) error {
 // validateCaches is [ValidateCaches]. The path of a cache begins the paths in errors.
 func validateCaches(caches []Cache, path func(i int) string) error {
 	if len(caches) > maxCaches {
-		return &badvalue.Error{Code: badvalue.OutOfRange, Path: "caches", Reason: fmt.Sprintf("names more than %d caches", maxCaches),
-			Want: "only the caches to trust"}
+		return &badvalue.Error{Code: badvalue.OutOfRange, Path: "caches",
+			Reason: fmt.Sprintf("names more than %d caches", maxCaches),
+			Want:   "only the caches to trust"}
 	}
 	var errs []error
 	seen := make(map[string]int, len(caches))
 	known := slices.Concat(caches, DefaultCaches())
 	for i, c := range caches {
 		report := func(code badvalue.Code, member, value, reason, want string) {
-			errs = append(errs, &badvalue.Error{Code: code, Path: path(i) + "." + member, Value: value, Reason: reason, Want: want})
+			errs = append(errs, &badvalue.Error{Code: code, Path: path(i) + "." + member, Value: value, Reason: reason,
+				Want: want})
 		}
 		domain := func(member, value string) bool {
 			canonical, err := domains.Parse(value)
@@ -144,7 +147,8 @@ func validateCaches(caches []Cache, path func(i int) string) error {
 			report(badvalue.Missing, "id", c.ID, "is empty", wantID)
 		} else if len(c.ID) > maxCacheID || !utf8.ValidString(c.ID) ||
 			strings.ContainsFunc(c.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			report(badvalue.Malformed, "id", c.ID, fmt.Sprintf("is longer than %d bytes, or has characters that cannot be printed", maxCacheID), wantID)
+			report(badvalue.Malformed, "id", c.ID, fmt.Sprintf(
+				"is longer than %d bytes, or has characters that cannot be printed", maxCacheID), wantID)
 		} else if first, ok := seen[c.ID]; ok {
 			report(badvalue.Conflict, "id", c.ID, fmt.Sprintf("is also the id of cache %d", first), "ids that differ")
 		} else {
@@ -162,14 +166,16 @@ func validateCaches(caches []Cache, path func(i int) string) error {
 			// A frame of an ad runs at any host below the suffix, such as one that looks like a prefix.
 			for _, other := range known {
 				if suffix := other.ThirdPartyFrameDomainSuffix; suffix != "" && domains.IsOrIsBelow(c.CacheDomain, suffix) {
-					report(badvalue.Unsafe, "cacheDomain", c.CacheDomain, fmt.Sprintf("is where third-party frames such as ads run (%s)", suffix),
+					report(badvalue.Unsafe, "cacheDomain", c.CacheDomain,
+						fmt.Sprintf("is where third-party frames such as ads run (%s)", suffix),
 						"the domain of the AMP Cache, such as cdn.ampproject.org")
 					break
 				}
 			}
 			for j, other := range caches[:i] {
 				if domains.IsOrIsBelow(c.CacheDomain, other.CacheDomain) || domains.IsOrIsBelow(other.CacheDomain, c.CacheDomain) {
-					report(badvalue.Conflict, "cacheDomain", c.CacheDomain, fmt.Sprintf("overlaps with that of cache %d, %q", j, other.CacheDomain),
+					report(badvalue.Conflict, "cacheDomain", c.CacheDomain,
+						fmt.Sprintf("overlaps with that of cache %d, %q", j, other.CacheDomain),
 						"domains that do not contain each other")
 					break
 				}

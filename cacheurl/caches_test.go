@@ -59,7 +59,8 @@ func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 		{list: entry("b", strings.Repeat("a.", 90)+"example.com"), field: "caches[0].cacheDomain", reason: "leaves no room"},
 		{list: strings.Repeat(good+",", 101) + good, field: "caches", reason: "more than 100 caches"},
 		{list: good + "," + entry("b", "cdn.ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
-		{list: entry("b", "ampproject.net"), field: "caches[0].cacheDomain", reason: "is where third-party frames such as ads run (ampproject.net)"},
+		{list: entry("b", "ampproject.net"), field: "caches[0].cacheDomain",
+			reason: "is where third-party frames such as ads run (ampproject.net)"},
 		{list: entry("b", "d-1.ampproject.net"), field: "caches[0].cacheDomain", reason: "is where third-party frames"},
 		{list: entry("b", "www.bing-amp.net"), field: "caches[0].cacheDomain", reason: "is where third-party frames"},
 		{list: `{"id": "b", "cacheDomain": "cache.example", "thirdPartyFrameDomainSuffix": "cache.example"}`, field: "caches[0].cacheDomain",
@@ -68,7 +69,8 @@ func TestParseCachesRejectsABadListWithIndexAndField(t *testing.T) {
 			field: "caches[1].cacheDomain", reason: "is where third-party frames"},
 		{list: good + "," + entry("b", "ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
 		{list: good + "," + entry("b", "x.cdn.ampproject.org"), field: "caches[1].cacheDomain", reason: "overlaps with that of cache 0"},
-		{list: `{"id":"b","cacheDomain":"amp.example.com","updateCacheApiDomainSuffix":"a:1"}`, field: "caches[0].updateCacheApiDomainSuffix", reason: "has a port"},
+		{list: `{"id":"b","cacheDomain":"amp.example.com","updateCacheApiDomainSuffix":"a:1"}`, field: "caches[0].updateCacheApiDomainSuffix",
+			reason: "has a port"},
 		{list: `{"id":"b","cacheDomain":"amp.example.com","thirdPartyFrameDomainSuffix":"a b.c"}`, field: "caches[0].thirdPartyFrameDomainSuffix",
 			reason: "character"},
 	} {
@@ -97,9 +99,11 @@ func TestParseCachesRejectsUnreadableInput(t *testing.T) {
 		want string
 	}{
 		{r: nil, want: "no list"},
-		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b", "cacheDomain": "b.example.com"}]}`),
+		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "caches": [{"id": "b", "cacheDomain": ` +
+			`"b.example.com"}]}`),
 			want: "caches occurs twice"},
-		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "CACHES": [{"id": "b", "cacheDomain": "b.example.com"}]}`),
+		{r: strings.NewReader(`{"caches": [{"id": "a", "cacheDomain": "a.example.com"}], "CACHES": [{"id": "b", "cacheDomain": ` +
+			`"b.example.com"}]}`),
 			want: `"CACHES" is unknown; did you mean "caches"?`},
 		{r: strings.NewReader(`{"cache\u017f": [{"id": "b", "cacheDomain": "b.example.com"}]}`), want: "is unknown; did you mean"},
 		{r: strings.NewReader("{\n\n!"), want: "line 3"},

@@ -113,7 +113,8 @@ func (u URL) Build() (string, error) {
 			return "", err
 		}
 		if !slices.ContainsFunc(all, func(p Prefix) bool { return p.Prefix == u.Prefix && !p.Denied }) {
-			return reject(badvalue.Unknown, "Prefix", u.Prefix, fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host),
+			return reject(badvalue.Unknown, "Prefix", u.Prefix,
+				fmt.Sprintf("is not a prefix of %q, or that of another host as well", page.Host),
 				"one of its prefixes that is not denied, or none")
 		}
 		prefix = u.Prefix
@@ -128,17 +129,20 @@ func (u URL) Build() (string, error) {
 		}
 	}
 	if !contentType.known() {
-		return reject(badvalue.Unknown, "Type", string(u.Type), "is not a content type of AMP Caches", "c, v, wp, cert, i, ii or r")
+		return reject(badvalue.Unknown, "Type", string(u.Type), "is not a content type of AMP Caches",
+			"c, v, wp, cert, i, ii or r")
 	}
 	segments := string(contentType)
 	if u.ImageParams != "" {
 		if !contentType.hasParams() {
-			return reject(badvalue.Conflict, "ImageParams", u.ImageParams, fmt.Sprintf("does not go with the content type %q", contentType),
+			return reject(badvalue.Conflict, "ImageParams", u.ImageParams,
+				fmt.Sprintf("does not go with the content type %q", contentType),
 				`parameters such as "w800" with an image, and none with a document or a file`)
 		}
 		for param := range strings.SplitSeq(u.ImageParams, "/") {
 			if !isImageParam(param) {
-				return reject(badvalue.Malformed, "ImageParams", u.ImageParams, "is not a list of parameters", `letters, digits, "-", "_", "=" and ",", such as "w800"`)
+				return reject(badvalue.Malformed, "ImageParams", u.ImageParams, "is not a list of parameters",
+					`letters, digits, "-", "_", "=" and ",", such as "w800"`)
 			}
 		}
 		segments += "/" + u.ImageParams
@@ -150,7 +154,8 @@ func (u URL) Build() (string, error) {
 	query := page.Query
 	for _, param := range queryParams(query) {
 		if isCacheParam(param) {
-			return reject(badvalue.Reserved, "Publisher", u.Publisher, fmt.Sprintf("has the query parameter %s, which is reserved for the cache", badvalue.Quote(param)),
+			return reject(badvalue.Reserved, "Publisher", u.Publisher,
+				fmt.Sprintf("has the query parameter %s, which is reserved for the cache", badvalue.Quote(param)),
 				"the URL without it, and the parameter in the query for the cache")
 		}
 	}
@@ -171,13 +176,15 @@ func (u URL) Build() (string, error) {
 // isCacheHost reports whether a host belongs to this AMP Cache or to a default one. Such a
 // host is not a publisher.
 func isCacheHost(host string, cache Cache) bool {
-	return slices.ContainsFunc(append(DefaultCaches(), cache), func(c Cache) bool { return domains.IsOrIsBelow(host, c.CacheDomain) })
+	return slices.ContainsFunc(append(DefaultCaches(), cache),
+		func(c Cache) bool { return domains.IsOrIsBelow(host, c.CacheDomain) })
 }
 
 // isImageParam reports whether a segment can be one of the parameters of an Image or a
 // SizedImage. It must not look like a host, which has a dot, or be the "s" of https.
 func isImageParam(segment string) bool {
-	return segment != "" && segment != "s" && strings.Trim(segment, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,") == ""
+	return segment != "" && segment != "s" && strings.Trim(segment,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,") == ""
 }
 
 // queryParams returns the parameters of a query, which begins with "?" or is empty.
@@ -215,7 +222,8 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	// strings.ToLower maps two non-ASCII letters, İ and the Kelvin sign, to ASCII. Browsers
 	// read İ differently, so it would make a look-alike host pass as Bing's.
 	if strings.ContainsFunc(whole.Host, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return reject(fmt.Sprintf("has the host %s, which is not ASCII", badvalue.Quote(whole.Host)), "an ASCII host, with A-labels (xn--...)")
+		return reject(fmt.Sprintf("has the host %s, which is not ASCII", badvalue.Quote(whole.Host)),
+			"an ASCII host, with A-labels (xn--...)")
 	}
 	host := strings.ToLower(whole.Host)
 	i := slices.IndexFunc(caches, func(c Cache) bool { return domains.IsOrIsBelow(host, c.CacheDomain) })
@@ -232,9 +240,11 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	const wantPath = `a path such as "/c/s/www.example.com/article"`
 	segment, rest, _ := strings.Cut(strings.TrimPrefix(whole.Path, "/"), "/")
 	if u.Type = ContentType(segment); segment == "s" || strings.Contains(segment, ".") {
-		return reject(fmt.Sprintf("has no content type before %s", badvalue.Quote(segment)), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
+		return reject(fmt.Sprintf("has no content type before %s", badvalue.Quote(segment)),
+			wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 	} else if !u.Type.known() {
-		return reject(fmt.Sprintf("has the content type %s", badvalue.Quote(segment)), wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
+		return reject(fmt.Sprintf("has the content type %s", badvalue.Quote(segment)),
+			wantPath+", whose first segment is c, v, wp, cert, i, ii or r")
 	}
 	if u.Type.hasParams() {
 		n := 0 // bytes of the parameters, each with a slash
@@ -258,10 +268,12 @@ func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	if !belongsTo(prefix, page.Host) {
 		all, _ := Prefixes(page.Host)
 		if slices.ContainsFunc(all, func(p Prefix) bool { return p.Prefix == prefix }) {
-			return reject(fmt.Sprintf("has the domain prefix %s, which %q shares with another host", badvalue.Quote(prefix), page.Host),
+			return reject(fmt.Sprintf("has the domain prefix %s, which %q shares with another host", badvalue.Quote(prefix),
+				page.Host),
 				"another prefix of the host in the path")
 		}
-		return reject(fmt.Sprintf("has the domain prefix %s, which is not one of the prefixes of %q", badvalue.Quote(prefix), page.Host),
+		return reject(fmt.Sprintf("has the domain prefix %s, which is not one of the prefixes of %q", badvalue.Quote(prefix),
+			page.Host),
 			"the prefix of the host in the path")
 	}
 

@@ -25,7 +25,8 @@ func TestVectors(t *testing.T) {
 	}
 	built, parsed, rejected := 0, 0, 0
 	for _, v := range f.CacheURLs {
-		u := URL{Publisher: v.URL, Cache: google, Prefix: v.Prefix, Type: ContentType(v.Type), ImageParams: v.ImageParams, CacheQuery: v.CacheQuery}
+		u := URL{Publisher: v.URL, Cache: google, Prefix: v.Prefix, Type: ContentType(v.Type), ImageParams: v.ImageParams,
+			CacheQuery: v.CacheQuery}
 		switch v.Cache {
 		case "", google.CacheDomain:
 		case bing.CacheDomain:
@@ -217,7 +218,8 @@ func TestGuessType(t *testing.T) {
 // FuzzBuildThenParse checks that Parse undoes Build, and that net/url and the root package
 // agree with the result.
 func FuzzBuildThenParse(f *testing.F) {
-	for _, path := range []string{"", "/", "/?", "/a%2Fb/../c?a&a=&%20=+#x", "/ä?ö", "/ a?b c", "/a//b", "/..", "/?amp_js_v=1", "/%", "/?x=%zz[]"} {
+	for _, path := range []string{"", "/", "/?", "/a%2Fb/../c?a&a=&%20=+#x", "/ä?ö", "/ a?b c", "/a//b", "/..", "/?amp_js_v=1", "/%",
+		"/?x=%zz[]"} {
 		f.Add("https", "www.example.com", path, uint8(0), "", "")
 	}
 	f.Add("http", "bücher.example", "/a.png", uint8(5), "w800", "usqp=1&amp_r=a%20b")
@@ -246,7 +248,8 @@ func FuzzBuildThenParse(f *testing.F) {
 		if twice, err := Parse(built, caches...); err != nil || twice != parsed {
 			t.Fatalf("%s is parsed as %+v and as %+v, %v", built, parsed, twice, err)
 		}
-		if parsed.Cache != u.Cache || parsed.ImageParams != imageParams || parsed.CacheQuery != cacheQuery || u.Type != "" && parsed.Type != u.Type {
+		if parsed.Cache != u.Cache || parsed.ImageParams != imageParams || parsed.CacheQuery != cacheQuery ||
+			u.Type != "" && parsed.Type != u.Type {
 			t.Fatalf("%+v: parsed %+v", u, parsed)
 		}
 
@@ -275,7 +278,8 @@ func FuzzBuildThenParse(f *testing.F) {
 // FuzzParse checks that Build accepts what Parse returns, and that Parse undoes Build.
 func FuzzParse(f *testing.F) {
 	for _, u := range []string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a?b&amp_js_v=1#c",
-		"https://xn---com-k47jg78q.cdn.ampproject.org/ii/w8/x/s/點看.com", "https://cdn-ampproject-org.cdn.ampproject.org/c/s/cdn.ampproject.org/", "https://www-example-com.www.b\u0130ng-amp.com/c/www%2Eexample.com/../"} {
+		"https://xn---com-k47jg78q.cdn.ampproject.org/ii/w8/x/s/點看.com", "https://cdn-ampproject-org.cdn.ampproject.org/c/s/cdn.ampproject.org/",
+		"https://www-example-com.www.b\u0130ng-amp.com/c/www%2Eexample.com/../"} {
 		f.Add(u)
 	}
 	f.Fuzz(func(t *testing.T, cacheURL string) {
@@ -298,7 +302,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return // net/url rejects "%zz"
 		}
-		host, err := idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false)).ToASCII(std.Hostname())
+		host, err := idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false),
+			idna.CheckHyphens(false)).ToASCII(std.Hostname())
 		if err != nil || !strings.HasSuffix(host, "."+u.Cache.CacheDomain) {
 			t.Fatalf("%q is %+v; a browser would ask %q, %v", cacheURL, u, host, err)
 		}

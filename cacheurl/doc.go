@@ -62,11 +62,11 @@
 //   - The document says that each domain has a prefix of its own. Some share one: see below.
 //   - A cache URL needs a content type: [Parse] rejects the examples of the document that have none,
 //     such as https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
-//   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which Google's
-//     documentation has.
+//   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which
+//     Google's documentation has.
 //
-// The English document is followed. Its translations, as they were on 2026-11-26, say other things in these places, and would give other
-// prefixes:
+// The English document is followed. Its translations, as they were on 2026-11-26, say other things in these places,
+// and would give other prefixes:
 //
 //   - Korean: a dot becomes two dots, and a prefix of exactly 63 characters is too long. The tables of
 //     the same text contradict that: there a dot becomes one hyphen, and a prefix is "limited to 63",

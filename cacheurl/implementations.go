@@ -101,7 +101,8 @@ func mixesDirections(text string) bool {
 			}
 			return false
 		}
-		ltr = ltr || in('A', 'Z', 'a', 'z', 0xc0, 0xd6, 0xd8, 0xf6, 0xf8, 0x2b8, 0x300, 0x590, 0x800, 0x1fff, 0x200e, 0x200e, 0x2c00,
+		ltr = ltr || in('A', 'Z', 'a', 'z', 0xc0, 0xd6, 0xd8, 0xf6, 0xf8, 0x2b8, 0x300, 0x590, 0x800, 0x1fff, 0x200e, 0x200e,
+			0x2c00,
 			0xfb1c, 0xfe00, 0xfe6f, 0xfefd, 0xffff)
 		rtl = rtl || in(0x591, 0x6ef, 0x6fa, 0x7ff, 0x200f, 0x200f, 0xfb1d, 0xfdff, 0xfe70, 0xfefc)
 	}
@@ -110,7 +111,8 @@ func mixesDirections(text string) bool {
 
 // amppackagerIDNA is the profile of amppackager: UTS 46 with transitional mapping, so that ß becomes ss and
 // joiners are removed. Which characters are valid depends on the version of Unicode that package idna has.
-var amppackagerIDNA = idna.New(idna.MapForLookup(), idna.VerifyDNSLength(true), idna.Transitional(true), idna.BidiRule())
+var amppackagerIDNA = idna.New(idna.MapForLookup(), idna.VerifyDNSLength(true), idna.Transitional(true),
+	idna.BidiRule())
 
 // amppackagerPrefix wraps a text only if it is not valid otherwise. So it leaves "xn--foo-com", which is
 // punycode, and wraps "xn--shop-com", which is not.

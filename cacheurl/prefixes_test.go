@@ -72,7 +72,8 @@ func TestPrefixesAreThoseOfTheImplementations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `[{"prefix":"xn--fa-de-mqa","by":["ampcors","toolbox-cache-url","snowflake","the AMP document"]},{"prefix":"fass-de","by":["amppackager"],"denied":true},{"prefix":"hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q","by":[]}]`
+	const want = `[{"prefix":"xn--fa-de-mqa","by":["ampcors","toolbox-cache-url","snowflake","the AMP document"]},{"prefix":"fass-de",` +
+		`"by":["amppackager"],"denied":true},{"prefix":"hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q","by":[]}]`
 	if got, err := json.Marshal(prefixes); err != nil || string(got) != want {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}

@@ -26,9 +26,9 @@ func CanonicalHost(u *url.URL) string {
 	return host + ":" + port
 }
 
-// IsSameURL reports whether two URLs of publishers mean the same by RFC 3986 section 6.2.2: their hosts are the same, and
-// their paths and queries are, however they are escaped. A fragment does not count, nor a missing slash as the whole path.
-// What is not the URL of a publisher is compared byte by byte.
+// IsSameURL reports whether two URLs of publishers mean the same by RFC 3986 section 6.2.2: their hosts are the
+// same, and their paths and queries are, however they are escaped. A fragment does not count, nor a missing slash
+// as the whole path. What is not the URL of a publisher is compared byte by byte.
 func IsSameURL(a, b string) bool {
 	return a == b || canonicalURL(a) == canonicalURL(b)
 }

@@ -125,7 +125,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		cfg.Denied = h.deny
 	}
 	var err error
-	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger().With("handler", h.Name)}); err != nil {
+	if h.mw, h.watcher, err = inline.Watch(configfile.WatcherConfig{Logger: ctx.Slogger().With("handler",
+		h.Name)}); err != nil {
 		return plain(err)
 	}
 	h.follow(ctx)
@@ -168,8 +169,10 @@ func checkPublisherHeader(name string) error {
 	case name == "":
 		return nil
 	case !httpguts.ValidHeaderFieldName(name) || strings.ContainsAny(name, "._"):
-		return fmt.Errorf("publisher_header %.80q is not a name of letters, digits and hyphens; want one such as Ampcors-Publisher", name)
-	case slices.Contains([]string{"Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Host",
+		return fmt.Errorf("publisher_header %.80q is not a name of letters, digits and hyphens; want one such as "+
+			"Ampcors-Publisher", name)
+	case slices.Contains([]string{"Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie",
+		"Host",
 		"Origin", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent"}, http.CanonicalHeaderKey(name)):
 		return fmt.Errorf("publisher_header %q has another meaning in HTTP; want one such as Ampcors-Publisher", name)
 	}
@@ -301,7 +304,8 @@ func (h *Handler) tell(r *http.Request, d ampcors.Decision) {
 	// reverse_proxy removes the headers that Connection names (RFC 9110, section 7.6.1), so a
 	// client could remove this one.
 	if httpguts.HeaderValuesContainsToken(r.Header["Connection"], h.PublisherHeader) {
-		others := strings.FieldsFunc(strings.Join(r.Header["Connection"], ","), func(c rune) bool { return c == ',' || c == ' ' || c == '\t' })
+		others := strings.FieldsFunc(strings.Join(r.Header["Connection"], ","),
+			func(c rune) bool { return c == ',' || c == ' ' || c == '\t' })
 		others = slices.DeleteFunc(others, func(name string) bool { return strings.EqualFold(name, h.PublisherHeader) })
 		r.Header["Connection"] = []string{strings.Join(others, ", ")}
 	}

@@ -238,7 +238,8 @@ func TestTheListIsFollowed(t *testing.T) {
 	}
 	write("other.example\n")
 	// The second handler has no list.
-	s := newServer(t, "\tampcors {\n\t\tpublishers_file "+list+"\n\t}\n\trespond ok\n}\nhttp://other.localhost:81 {\n\tampcors www.example.com")
+	s := newServer(t, "\tampcors {\n\t\tpublishers_file "+list+
+		"\n\t}\n\trespond ok\n}\nhttp://other.localhost:81 {\n\tampcors www.example.com")
 	inForce := func() (applied, ok float64) {
 		ctx := caddy.ActiveContext()
 		families, err := ctx.GetMetricsRegistry().Gather()
@@ -333,7 +334,8 @@ func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 		if announced != "" {
 			announcement = "Trailer: " + announced + "\r\n"
 		}
-		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\n%sTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nOther: 1\r\nAmpcors-Publisher: forged.example\r\nAmpcors_Publisher: forged.example\r\n\r\n", s.addr, cached, announcement)
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\n%sTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nOther: "+
+			"1\r\nAmpcors-Publisher: forged.example\r\nAmpcors_Publisher: forged.example\r\n\r\n", s.addr, cached, announcement)
 		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatal(resp, err)
 		}
@@ -351,7 +353,8 @@ func TestThePublisherHeaderCannotBeForgedInATrailer(t *testing.T) {
 
 // A matcher of the directive is an error, with its line. "*" is Caddy's own for all requests.
 func TestTheDirectiveTakesNoMatcher(t *testing.T) {
-	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://localhost {\n\tampcors /api/* {\n\t\tpublishers www.example.com\n\t}\n\trespond ok\n}\n"), nil)
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(
+		[]byte("http://localhost {\n\tampcors /api/* {\n\t\tpublishers www.example.com\n\t}\n\trespond ok\n}\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "has a matcher") ||
 		!strings.Contains(err.Error(), "want one ampcors with all publishers and a publisher_header, which the backend compares") ||
 		!strings.Contains(err.Error(), "Caddyfile:2") {
@@ -421,62 +424,99 @@ func TestThePlaceOfTheHandler(t *testing.T) {
 	s := newServer(t, "ampcors www.example.com\nrespond ok")
 	const (
 		twice   = "two handlers"
-		matched = "ampcors is behind a matcher (path), and other requests would reach the backend without a decision; want ampcors outside of handle and route"
-		kept    = " is in front of ampcors, and may answer a request, or pass it on, without a decision; want ampcors outside of handle and route"
+		matched = "ampcors is behind a matcher (path), and other requests would reach the backend without a decision; want ampcors outside of " +
+			"handle and route"
+		kept = " is in front of ampcors, and may answer a request, or pass it on, without a decision; want ampcors outside of handle and route"
 	)
 	for directives, want := range map[string][2]string{
-		"ampcors www.example.com\nampcors www.example.org\n":                                                                                                                     {twice, "(at :"},
-		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n":                                                                                                {twice, "path [\"/shop/*\"])"},
-		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}":                                                                                               {twice, "(at :"},
-		"ampcors a.example\nreverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                             {twice, "(at :"},
-		"handle /news/* {\nampcors www.example.com\n}\n":                                                                                                                         {matched, "path [\"/news/*\"])"},
-		"handle_path /news/* {\nampcors www.example.com\n}\n":                                                                                                                    {matched, "path [\"/news/*\"])"},
-		"route {\nuri strip_prefix /api\nhandle /news/* {\nampcors a.example\n}\n}":                                                                                              {matched, "path [\"/news/*\"])"},
-		"@q query tenant=a\nhandle @q {\nampcors a.example\n}":                                                                                                                   {"(query)", "(at :"},
-		"@m method GET\nhandle @m {\nampcors a.example\n}":                                                                                                                       {"(method)", "(at :"},
-		"@m not path /x\nhandle @m {\nampcors a.example\n}":                                                                                                                      {"(not)", "(at :"},
-		"handle {\nrespond /x ok\n}\nhandle {\nampcors a.example\n}":                                                                                                             {kept, "(at :"},
-		"handle /x/* {\nheader A b\n}\nhandle {\nampcors a.example\n}":                                                                                                           {"another handle" + kept, "(at :"},
-		"route {\nreverse_proxy localhost:1\nampcors a.example\n}":                                                                                                               {"reverse_proxy" + kept, "(at :"},
-		"route {\nreverse_proxy /files/* localhost:1\nampcors a.example\n}":                                                                                                      {"reverse_proxy" + kept, "(at :"},
-		"route {\nhandle /shop/* {\nrespond no 404\n}\nampcors a.example\n}":                                                                                                     {"static_response" + kept, "(at :"},
-		"route {\nforward_auth localhost:1 {\nuri /\n}\nampcors a.example\n}":                                                                                                    {"reverse_proxy" + kept, "(at :"},
-		"route {\nerror /x 404\nampcors a.example\n}":                                                                                                                            {"error" + kept, "(at :"},
-		"route {\ninvoke named\nampcors a.example\n}\n}\n&(named) {\nrespond ok":                                                                                                 {"invoke" + kept, "(at :"},
-		"invoke named\n}\n&(named) {\nampcors a.example":                                                                                                                         {`in the named route "named"`, "want ampcors outside of handle and route"},
-		"respond ok\nhandle_errors {\nampcors a.example\n}":                                                                                                                      {"in handle_errors", "want ampcors outside of handle and route"},
-		"reverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}":                                                                                                {"in a part of reverse_proxy", "(at :"},
-		"route {\nintercept {\nhandle_response {\nampcors a.example\n}\n}\nrespond ok\n}":                                                                                        {"in a part of intercept", "(at :"},
-		"respond ok\n}\nhttp://other.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://other.localhost:80 {\nampcors a.example":                                         {"reverse_proxy" + kept, "host [\"other.localhost\"]"},
-		"respond ok\n}\nhttp://other.localhost:80/api/* {\nampcors a.example":                                                                                                    {matched, "(at :80"},
-		"respond ok\n}\nhttp://b.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://c.localhost:80 {\nampcors a.example":                                                 {},
-		"@b host b.localhost\nhandle @b {\nampcors a.example\n}\n":                                                                                                               {},
-		"route {\n@b host b.localhost\nhandle @b {\nreverse_proxy localhost:1\n}\nampcors a.example\n}\n":                                                                        {},
-		"route {\nheader A b\nrewrite /x/* /y\nuri strip_prefix /z\nvars a b\nencode\nmap {path} {p} {\ndefault a\n}\nrequest_body {\nmax_size 1\n}\nampcors a.example\n}":       {},
-		"handle {\nampcors www.example.com\nrespond ok\n}\n":                                                                                                                     {},
-		"route {\ntry_files {path} =404\nampcors a.example\n}":                                                                                                                   {"the matcher file" + kept, "(at :"},
-		"@f file {path} =404\nvars @f a b\nampcors a.example":                                                                                                                    {"the matcher file" + kept, "(at :"},
-		"@n expression int({query.n})>3\nvars @n a b\nampcors a.example":                                                                                                         {"the matcher expression" + kept, "(at :"},
-		"@n not {\nnot {\nremote_ip 127.0.0.1\n}\n}\nvars @n a b\nampcors a.example":                                                                                             {"the matcher not" + kept, "(at :"},
-		"@n not {\npath /a\nmethod GET\n}\nvars @n a b\nlog_skip /x\nampcors a.example":                                                                                          {},
-		"route {\nrequest_header Host b.example\nampcors a.example\n}":                                                                                                           {"headers" + kept, "(at :"},
-		"@all host *.a.localhost\nhandle @all {\nrespond ok\n}\n@one host b.a.localhost\nhandle @one {\nampcors a.example\n}":                                                    {kept, "host [\"b.a.localhost\"]"},
-		"@one host b.a.localhost\nhandle @one {\nrespond ok\n}\n@all host *.a.localhost\nhandle @all {\nampcors a.example\n}":                                                    {},
-		"@all host a.*.localhost\nhandle @all {\nrespond ok\n}\n@two host *.b.localhost\nhandle @two {\nampcors a.example\n}":                                                    {kept, "host [\"*.b.localhost\"]"},
-		"@all host {http.request.host}\nhandle @all {\nrespond ok\n}\n@one host b.localhost\nhandle @one {\nampcors a.example\n}":                                                {kept, "(at :"},
-		"respond ok\n}\nhttp://*.*.c.localhost:81, http://a-name-that-is-long.of.c.localhost:81 {\nreverse_proxy localhost:1\n}\nhttp://*.b.c.localhost:81 {\nampcors a.example": {"reverse_proxy" + kept, ":81"},
-		"route {\nampcors a.example\n}\nroute /x/* {\nreverse_proxy localhost:1\n}\n":                                                                                            {kept, "(at :"},
-		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                                                                                 {},
-		"ampcors a.example\n}\nhttp://other.localhost:80 {\nampcors b.example":                                                                                                   {},
-		"ampcors a.example\nhandle /x/* {\nrespond ok\n}\n}\n*.localhost:8443, https://b.localhost:8443 {\nampcors b.example":                                                    {},
-		"ampcors a.example\n}\nhttp://other.localhost:80, http://other.localhost:81 {\nampcors b.example\nampcors c.example":                                                     {twice, "host [\"other.localhost\"]"},
+		"ampcors www.example.com\nampcors www.example.org\n": {twice,
+			"(at :"},
+		"ampcors www.example.com\nhandle /shop/* {\nampcors www.example.org\n}\n": {twice,
+			"path [\"/shop/*\"])"},
+		"route {\nampcors www.example.com\nroute {\nampcors www.example.org\n}\n}": {twice,
+			"(at :"},
+		"ampcors a.example\nreverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}": {twice,
+			"(at :"},
+		"handle /news/* {\nampcors www.example.com\n}\n": {
+			matched, "path [\"/news/*\"])"},
+		"handle_path /news/* {\nampcors www.example.com\n}\n": {
+			matched, "path [\"/news/*\"])"},
+		"route {\nuri strip_prefix /api\nhandle /news/* {\nampcors a.example\n}\n}": {
+			matched, "path [\"/news/*\"])"},
+		"@q query tenant=a\nhandle @q {\nampcors a.example\n}": {
+			"(query)", "(at :"},
+		"@m method GET\nhandle @m {\nampcors a.example\n}": {
+			"(method)", "(at :"},
+		"@m not path /x\nhandle @m {\nampcors a.example\n}": {
+			"(not)", "(at :"},
+		"handle {\nrespond /x ok\n}\nhandle {\nampcors a.example\n}": {kept,
+			"(at :"},
+		"handle /x/* {\nheader A b\n}\nhandle {\nampcors a.example\n}": {
+			"another handle" + kept, "(at :"},
+		"route {\nreverse_proxy localhost:1\nampcors a.example\n}": {
+			"reverse_proxy" + kept, "(at :"},
+		"route {\nreverse_proxy /files/* localhost:1\nampcors a.example\n}": {
+			"reverse_proxy" + kept, "(at :"},
+		"route {\nhandle /shop/* {\nrespond no 404\n}\nampcors a.example\n}": {
+			"static_response" + kept, "(at :"},
+		"route {\nforward_auth localhost:1 {\nuri /\n}\nampcors a.example\n}": {
+			"reverse_proxy" + kept, "(at :"},
+		"route {\nerror /x 404\nampcors a.example\n}": {
+			"error" + kept, "(at :"},
+		"route {\ninvoke named\nampcors a.example\n}\n}\n&(named) {\nrespond ok": {
+			"invoke" + kept, "(at :"},
+		"invoke named\n}\n&(named) {\nampcors a.example": {
+			`in the named route "named"`, "want ampcors outside of handle and route"},
+		"respond ok\nhandle_errors {\nampcors a.example\n}": {
+			"in handle_errors", "want ampcors outside of handle and route"},
+		"reverse_proxy localhost:1 {\nhandle_response {\nampcors b.example\n}\n}": {
+			"in a part of reverse_proxy", "(at :"},
+		"route {\nintercept {\nhandle_response {\nampcors a.example\n}\n}\nrespond ok\n}": {
+			"in a part of intercept", "(at :"},
+		"respond ok\n}\nhttp://other.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://other.localhost:80 {\nampcors a.example": {
+			"reverse_proxy" + kept, "host [\"other.localhost\"]"},
+		"respond ok\n}\nhttp://other.localhost:80/api/* {\nampcors a.example": {matched,
+			"(at :80"},
+		"respond ok\n}\nhttp://b.localhost:80/api/* {\nreverse_proxy localhost:1\n}\nhttp://c.localhost:80 {\nampcors a.example": {},
+		"@b host b.localhost\nhandle @b {\nampcors a.example\n}\n":                                                               {},
+		"route {\n@b host b.localhost\nhandle @b {\nreverse_proxy localhost:1\n}\nampcors a.example\n}\n":                        {},
+		"route {\nheader A b\nrewrite /x/* /y\nuri strip_prefix /z\nvars a b\nencode\nmap {path} {p} {\ndefault a\n}\nrequest_body {\nmax_size " +
+			"1\n}\nampcors a.example\n}": {},
+		"handle {\nampcors www.example.com\nrespond ok\n}\n": {},
+		"route {\ntry_files {path} =404\nampcors a.example\n}": {
+			"the matcher file" + kept, "(at :"},
+		"@f file {path} =404\nvars @f a b\nampcors a.example": {
+			"the matcher file" + kept, "(at :"},
+		"@n expression int({query.n})>3\nvars @n a b\nampcors a.example": {
+			"the matcher expression" + kept, "(at :"},
+		"@n not {\nnot {\nremote_ip 127.0.0.1\n}\n}\nvars @n a b\nampcors a.example": {
+			"the matcher not" + kept, "(at :"},
+		"@n not {\npath /a\nmethod GET\n}\nvars @n a b\nlog_skip /x\nampcors a.example": {},
+		"route {\nrequest_header Host b.example\nampcors a.example\n}": {
+			"headers" + kept, "(at :"},
+		"@all host *.a.localhost\nhandle @all {\nrespond ok\n}\n@one host b.a.localhost\nhandle @one {\nampcors a.example\n}": {kept,
+			"host [\"b.a.localhost\"]"},
+		"@one host b.a.localhost\nhandle @one {\nrespond ok\n}\n@all host *.a.localhost\nhandle @all {\nampcors a.example\n}": {},
+		"@all host a.*.localhost\nhandle @all {\nrespond ok\n}\n@two host *.b.localhost\nhandle @two {\nampcors a.example\n}": {kept,
+			"host [\"*.b.localhost\"]"},
+		"@all host {http.request.host}\nhandle @all {\nrespond ok\n}\n@one host b.localhost\nhandle @one {\nampcors a.example\n}": {kept,
+			"(at :"},
+		"respond ok\n}\nhttp://*.*.c.localhost:81, http://a-name-that-is-long.of.c.localhost:81 {\nreverse_proxy " +
+			"localhost:1\n}\nhttp://*.b.c.localhost:81 {\nampcors a.example": {"reverse_proxy" + kept, ":81"},
+		"route {\nampcors a.example\n}\nroute /x/* {\nreverse_proxy localhost:1\n}\n":                                         {kept, "(at :"},
+		"ampcors a.example {\nreport_only\n}\nampcors b.example":                                                              {},
+		"ampcors a.example\n}\nhttp://other.localhost:80 {\nampcors b.example":                                                {},
+		"ampcors a.example\nhandle /x/* {\nrespond ok\n}\n}\n*.localhost:8443, https://b.localhost:8443 {\nampcors b.example": {},
+		"ampcors a.example\n}\nhttp://other.localhost:80, http://other.localhost:81 {\nampcors b.example\nampcors c.example": {twice,
+			"host [\"other.localhost\"]"},
 	} {
 		var config caddy.Config
 		if err := json.Unmarshal(s.config("http", directives), &config); err != nil {
 			t.Fatal(err)
 		}
 		switch err := caddy.Validate(&config); {
-		case want[0] == "" && err != nil, want[0] != "" && (err == nil || !strings.Contains(err.Error(), want[0]) || !strings.Contains(err.Error(), want[1])):
+		case want[0] == "" && err != nil, want[0] != "" && (err == nil || !strings.Contains(err.Error(), want[0]) ||
+			!strings.Contains(err.Error(), want[1])):
 			t.Errorf("%s: %v; want %q", directives, err, want)
 		}
 	}
@@ -484,7 +524,8 @@ func TestThePlaceOfTheHandler(t *testing.T) {
 	var config caddy.Config
 	if err := json.Unmarshal([]byte(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"s": {"listen": ["`+s.addr+`"], "routes": [
 		{"match": [{"host": ["a.example"]}], "handle": [{"handler": "ampcors", "config": {"publishers": ["a.example"]}}]},
-		{"match": [{"host": ["b.example"]}], "handle": [{"handler": "ampcors", "config": {"publishers": ["b.example"]}}]}]}}}}}`), &config); err != nil {
+		{"match": [{"host": ["b.example"]}], "handle": [{"handler": "ampcors", "config": {"publishers": `+
+		`["b.example"]}}]}]}}}}}`), &config); err != nil {
 		t.Fatal(err)
 	}
 	if err := caddy.Validate(&config); err != nil {
@@ -501,16 +542,21 @@ func TestThePlaceOfTheHandler(t *testing.T) {
 			"errors": {"routes": [{"handle": [{"handler": "ampcors"}]}]}}]}]`: "in a part of subroute",
 		`"routes": [{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": "vars"}]}],
 			"errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}}]}, {"handle": [{"handler": "ampcors"}]}]`: "subroute" + kept,
-		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": "reverse_proxy"}]}]}]}]},
+		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": ` +
+			`"reverse_proxy"}]}]}]}]},
 			"routes": [{"handle": [{"handler": "ampcors"}]}]`: "with strict_sni_host, handle_errors gets requests without a decision",
-		`"strict_sni_host": false, "errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}, "routes": [{"handle": [{"handler": "ampcors"}]}]`:  "",
-		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "static_response"}]}]}, "routes": [{"handle": [{"handler": "ampcors"}]}]`: "",
-		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}, "routes": [{"handle": [{"handler": "vars"}]}]`:      "",
+		`"strict_sni_host": false, "errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}, "routes": [{"handle": [{"handler": ` +
+			`"ampcors"}]}]`: "",
+		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "static_response"}]}]}, "routes": [{"handle": [{"handler": ` +
+			`"ampcors"}]}]`: "",
+		`"strict_sni_host": true, "errors": {"routes": [{"handle": [{"handler": "reverse_proxy"}]}]}, "routes": [{"handle": [{"handler": ` +
+			`"vars"}]}]`: "",
 	} {
 		text := strings.ReplaceAll(routes, `{"handler": "ampcors"}`, `{"handler": "ampcors", "config": {"publishers": ["a.example"]}}`)
 		text = strings.ReplaceAll(text, `{"handler": "reverse_proxy"}`, `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:1"}]}`)
 		var config caddy.Config
-		if err := json.Unmarshal([]byte(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"s": {"listen": [":81"], `+text+`}}}}}`), &config); err != nil {
+		if err := json.Unmarshal([]byte(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"s": {"listen": [":81"], `+text+`}}}}}`),
+			&config); err != nil {
 			t.Fatal(err)
 		}
 		if err := caddy.Validate(&config); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -601,7 +647,8 @@ func TestThePublisherIsAPlaceholderAndInTheLog(t *testing.T) {
 	s.get(evil)
 	for _, want := range []string{
 		`"ampcors":{"allowed":true,"reason":"cache_origin","origin":"` + cached + `","publisher":"www.example.com","cache":"google"}`,
-		`"ampcors":{"allowed":false,"reason":"publisher_not_allowed","origin":"` + evil + `","claimed_publisher":"evil.example","cache":"google"}`,
+		`"ampcors":{"allowed":false,"reason":"publisher_not_allowed","origin":"` + evil +
+			`","claimed_publisher":"evil.example","cache":"google"}`,
 	} {
 		eventually(t, want, func() bool { return strings.Contains(s.log(), want) })
 	}
@@ -609,7 +656,8 @@ func TestThePublisherIsAPlaceholderAndInTheLog(t *testing.T) {
 
 // Preflights carry no credentials, so the directive runs before those that ask for them.
 func TestPreflightsNeedNoCredentials(t *testing.T) {
-	s := newServer(t, "\tredir /old /new\n\tbasic_auth {\n\t\tbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n\tampcors www.example.com\n\trespond ok")
+	s := newServer(t, "\tredir /old /new\n\tbasic_auth {\n\t\tbob "+
+		"$2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n\tampcors www.example.com\n\trespond ok")
 	resp := s.do("OPTIONS", cached, "Access-Control-Request-Method", "POST")
 	if resp.StatusCode != http.StatusNoContent || resp.Header.Get("Access-Control-Allow-Origin") != cached {
 		t.Errorf("%s, %v", resp.Status, resp.Header)
@@ -663,7 +711,8 @@ ampcors_source_lookups_total{handler="api",result="error"} 0
 ampcors_source_lookups_total{handler="api",result="ok"} 2
 `
 	if err := testutil.GatherAndCompare(ctx.GetMetricsRegistry(), strings.NewReader(want), "ampcors_config_in_force",
-		"ampcors_config_applied_timestamp_seconds", "ampcors_listed_publishers", "ampcors_source_entries", "ampcors_source_lookups_total"); err != nil {
+		"ampcors_config_applied_timestamp_seconds", "ampcors_listed_publishers", "ampcors_source_entries",
+		"ampcors_source_lookups_total"); err != nil {
 		t.Error(err)
 	}
 	families, err := ctx.GetMetricsRegistry().Gather()
@@ -755,7 +804,8 @@ func TestAWrongConfigurationChangesNothing(t *testing.T) {
 		`{"handler":"ampcors","source":{"module":"postgres","table":"a; b"}}`,
 		`{"handler":"ampcors","source":{"module":"redis","url":"{env.AMPCORS_IS_NOT_SET}"}}`,
 	} {
-		err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.addr+`"],"routes":[{"handle":[`+wrong+`]}]}}}}}`), true)
+		err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.addr+
+			`"],"routes":[{"handle":[`+wrong+`]}]}}}}}`), true)
 		if err == nil {
 			t.Errorf("%s is accepted", wrong)
 		} else {
@@ -810,7 +860,8 @@ func TestConnectionsAreUpgraded(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: *\r\n\r\n%s\n",
+			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: "+
+				"*\r\n\r\n%s\n",
 				r.Header.Get("Ampcors-Publisher"))
 			_, _ = io.Copy(conn, buffered) // an echo
 		}))
@@ -820,7 +871,9 @@ func TestConnectionsAreUpgraded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nConnection: Upgrade, ampcors-publisher\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAmpcors-Publisher: forged.example\r\n\r\n", s.addr, origin)
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nConnection: Upgrade, ampcors-publisher\r\nUpgrade: "+
+			"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAmpcors-Publisher: forged.example\r\n\r\n",
+			s.addr, origin)
 		reader := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(reader, nil)
 		if err != nil {
@@ -938,7 +991,8 @@ func TestReloadsUnderLoad(t *testing.T) {
 					_, err = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
 					acao := resp.Header.Get("Access-Control-Allow-Origin")
-					if err != nil || resp.StatusCode != want || want == http.StatusAccepted && acao != origin || want != http.StatusAccepted && acao != "" {
+					if err != nil || resp.StatusCode != want || want == http.StatusAccepted && acao != origin ||
+						want != http.StatusAccepted && acao != "" {
 						t.Errorf("%s: %s %q, %v", origin, resp.Status, acao, err)
 						return
 					}
@@ -964,7 +1018,10 @@ func TestReloadsUnderLoad(t *testing.T) {
 func TestSumOfSources(t *testing.T) {
 	var sources []*source.Source
 	for range 2 {
-		s := mwtest.NewSource(t, source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) { return domain, nil }})
+		s := mwtest.NewSource(t, source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) {
+			return domain,
+				nil
+		}})
 		defer s.Close()
 		s.Find(t.Context(), "www.example.com")
 		sources = append(sources, s)

@@ -37,8 +37,10 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	if matcher != nil {
 		h.Next()
 		return nil, h.Err("has a matcher, and requests that it does not match would reach the backend without a decision; " +
-			"want the directive without a matcher. For paths with different publishers, want one ampcors with all publishers and a publisher_header, " +
-			"which the backend compares with the publisher of the path; or a host name for each publisher, with a backend of its own")
+			"want the directive without a matcher. For paths with different publishers, want one ampcors with all publishers " +
+			"and a publisher_header, " +
+			"which the backend compares with the publisher of the path; or a host name for each publisher, with a backend of " +
+			"its own")
 	}
 	handler := new(Handler)
 	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil && hasStar {
@@ -136,7 +138,8 @@ func (p *parser) denied(d *caddyfile.Dispenser, h *Handler) {
 	}
 }
 
-// lines returns an iterator over the lines of a block, each with its own block. The Dispenser of a line is at its first word.
+// lines returns an iterator over the lines of a block, each with its own block. The Dispenser of a line is at its
+// first word.
 func lines(d *caddyfile.Dispenser) iter.Seq[*caddyfile.Dispenser] {
 	return func(yield func(*caddyfile.Dispenser) bool) {
 		for nesting := d.Nesting(); d.NextBlock(nesting); {

@@ -42,7 +42,8 @@ func parse(t *testing.T, directive string) *Handler {
 
 // adaptOptions adapts a Caddyfile whose third line is the first of the options of ampcors.
 func adaptOptions(options string) error {
-	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+options+"\n}\nrespond ok\n}\n"), map[string]any{"filename": "Caddyfile"})
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\nampcors {\n"+options+"\n}\nrespond ok\n}\n"),
+		map[string]any{"filename": "Caddyfile"})
 	return err
 }
 
@@ -104,7 +105,8 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 	}
 	got.Source = nil
 	want := ampcors.Config{
-		Publishers: []string{"www.example.com", "*.news.example", "a.example", "b.example", "c.example", "d.example", "e.example", "file.example"},
+		Publishers: []string{"www.example.com", "*.news.example", "a.example", "b.example", "c.example", "d.example", "e.example",
+			"file.example"},
 		Caches: []cacheurl.Cache{cacheurl.DefaultCaches()[0], {
 			ID: "other", Name: "Another one", Docs: "https://cache.example/docs", CacheDomain: "cache.example",
 			UpdateCacheAPIDomainSuffix: "update.cache.example", ThirdPartyFrameDomainSuffix: "frames.example",
@@ -141,7 +143,8 @@ func TestTheCaddyfileHasAllOfConfig(t *testing.T) {
 			}
 		}
 	}
-	if h.PublisherHeader != "Ampcors-Publisher" || h.Name != "api" || string(h.SourceRaw) != `{"key_prefix":"site:","module":"redis","url":"redis://localhost"}` {
+	if h.PublisherHeader != "Ampcors-Publisher" || h.Name != "api" ||
+		string(h.SourceRaw) != `{"key_prefix":"site:","module":"redis","url":"redis://localhost"}` {
 		t.Errorf("%q, %q, %s", h.PublisherHeader, h.Name, h.SourceRaw)
 	}
 }
@@ -155,10 +158,12 @@ func TestTheCaddyfileOfPostgres(t *testing.T) {
 			condition "active AND plan <> 'free'"
 		}
 	}`)
-	if text := string(parse(t, "ampcors {\nsource postgres {env.DATABASE_URL} {\nno_prefixes\n}\n}").SourceRaw); !strings.Contains(text, `"no_prefixes":true`) {
+	if text := string(parse(t, "ampcors {\nsource postgres {env.DATABASE_URL} {\nno_prefixes\n}\n}").SourceRaw); !strings.Contains(text,
+		`"no_prefixes":true`) {
 		t.Error(text)
 	}
-	const want = `{"condition":"active AND plan \u003c\u003e 'free'","conn_string":"{env.DATABASE_URL}","domain_column":"host","module":"postgres","prefix_column":"hash","table":"cms.sites"}`
+	const want = `{"condition":"active AND plan \u003c\u003e 'free'","conn_string":"{env.DATABASE_URL}","domain_column":"host",` +
+		`"module":"postgres","prefix_column":"hash","table":"cms.sites"}`
 	if string(h.SourceRaw) != want {
 		t.Errorf("%s; want %s", h.SourceRaw, want)
 	}
@@ -221,7 +226,10 @@ email takes no value; want a block, at Caddyfile:16
 unknown option "sendrs"; want one of clients, dangerously_allow_mail_provider_wildcards, senders, at Caddyfile:20
 ampcors: source_config.ttl is "1x"; want a duration such as "10m" or "90s", at Caddyfile:23
 ampcors: source_config.max_entries is "many"; want a whole number, at Caddyfile:24
-unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, denied, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, response_headers, source, source_config, at Caddyfile:26
+unknown option "nonsense"; want one of caches, caches_file, credentialed, dangerously_allow_ambiguous_prefixes, ` +
+		`dangerously_allow_http_own_origins, dangerously_allow_public_suffix_wildcards, dangerously_allow_unsafe_requests_without_origin, ` +
+		`denied, email, max_age, methods, name, origins, publisher_header, publishers, publishers_file, report_only, request_headers, ` +
+		`response_headers, source, source_config, at Caddyfile:26
 source has no name; want one of fake, postgres, redis, at Caddyfile:31
 source occurs twice, at Caddyfile:32
 name has no value, at Caddyfile:33
@@ -240,7 +248,8 @@ func TestErrorsInImportedFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "options"), []byte("max_age 1x\norigins b.example\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\tampcors {\n\t\tpublishers a\n\t\timport options\n\t\tname\n\t}\n\trespond ok\n}\n"),
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(
+		[]byte(":80 {\n\tampcors {\n\t\tpublishers a\n\t\timport options\n\t\tname\n\t}\n\trespond ok\n}\n"),
 		map[string]any{"filename": filepath.Join(dir, "Caddyfile")})
 	if err == nil {
 		t.Fatal("is accepted")
@@ -257,29 +266,34 @@ func TestErrorsInImportedFiles(t *testing.T) {
 func TestErrorsOfSources(t *testing.T) {
 	for text, want := range map[string]string{
 		"source redis": "source redis has no URL; want one such as redis://localhost:6379",
-		"publishers a.example\nsource_config {\nttl 1m\n}": "source_config says how a database is asked, and no database is named; want a database, or remove it, at Caddyfile:4",
-		"publishers_file list\nsource_config {\nttl 1m\n}": "source_config says how a database is asked, and no database is named; want a database, or remove it, at Caddyfile:4",
-		"source mysql dsn":                                                   `unknown source "mysql"; want one of fake, postgres, redis`,
-		"source redis redis://a redis://:secret@b":                           "more than one value",
-		"source redis://:secret@b":                                           `unknown source "..."`,
-		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}":            "key_prefix occurs twice",
-		"source postgres user=bob password=secret":                           "more than one value",
-		"source postgres \"postgres://user:p@secret@a:port/b\"":              "the connection string \"…\" cannot be parsed",
-		"source postgres \"host=a password = secret port=x\"":                "the connection string \"…\" cannot be parsed",
-		"source postgres postgres://a {\ntable a\ntable b\n}":                "table occurs twice",
-		"source redis redis://a {\nkey_prefix\n}":                            "key_prefix has no value, or more than one",
-		"source postgres postgres://a {\npostgres://u:secret@a\n}":           `unknown option "..." of source postgres`,
-		"source postgres postgres://a {\ntable postgres://u:secret@a/b\n}":   `table is a URL; want the connection string behind "source postgres"`,
+		"publishers a.example\nsource_config {\nttl 1m\n}": "source_config says how a database is asked, and no database is named; want a " +
+			"database, or remove it, at Caddyfile:4",
+		"publishers_file list\nsource_config {\nttl 1m\n}": "source_config says how a database is asked, and no database is named; want a " +
+			"database, or remove it, at Caddyfile:4",
+		"source mysql dsn":                                         `unknown source "mysql"; want one of fake, postgres, redis`,
+		"source redis redis://a redis://:secret@b":                 "more than one value",
+		"source redis://:secret@b":                                 `unknown source "..."`,
+		"source redis redis://a {\nkey_prefix a\nkey_prefix b\n}":  "key_prefix occurs twice",
+		"source postgres user=bob password=secret":                 "more than one value",
+		"source postgres \"postgres://user:p@secret@a:port/b\"":    "the connection string \"…\" cannot be parsed",
+		"source postgres \"host=a password = secret port=x\"":      "the connection string \"…\" cannot be parsed",
+		"source postgres postgres://a {\ntable a\ntable b\n}":      "table occurs twice",
+		"source redis redis://a {\nkey_prefix\n}":                  "key_prefix has no value, or more than one",
+		"source postgres postgres://a {\npostgres://u:secret@a\n}": `unknown option "..." of source postgres`,
+		"source postgres postgres://a {\ntable postgres://u:secret@a/b\n}": `table is a URL; want the connection string behind "source ` +
+			`postgres"`,
 		"source postgres postgres://a {\ntable a postgres://u:secret@a/b\n}": "table has no value, or more than one",
-		"source redis redis://a {\ntopology ring\n}":                         `topology "ring" is unknown; want "standalone", "cluster" or "sentinel"`,
-		"source redis redis://a {\ntable x\n}":                               `unknown option "table" of source redis; want one of key_prefix, topology`,
-		"source redis mysql://user:secret@a":                                 "the URL of Redis cannot be read",
-		"source postgres":                                                    "source postgres has no connection string",
-		"source postgres postgres://a {\ntable \"a; b\"\n}":                  "a; b",
-		"source postgres postgres://a {\nno_prefixes x\n}":                   `no_prefixes takes no value`,
-		"source postgres postgres://a {\nno_prefixes\nno_prefixes\n}":        `no_prefixes occurs twice`,
-		"source postgres postgres://a {\nno_prefixes\nprefix_column a\n}":    `prefix_column "a" is set, and so is no_prefixes; want one of them`,
-		"source postgres postgres://a {\nkey_prefix x\n}":                    `unknown option "key_prefix" of source postgres`,
+		"source redis redis://a {\ntopology ring\n}": `topology "ring" is unknown; want "standalone", "cluster" or ` +
+			`"sentinel"`,
+		"source redis redis://a {\ntable x\n}": `unknown option "table" of source redis; want one of key_prefix, ` +
+			`topology`,
+		"source redis mysql://user:secret@a":                              "the URL of Redis cannot be read",
+		"source postgres":                                                 "source postgres has no connection string",
+		"source postgres postgres://a {\ntable \"a; b\"\n}":               "a; b",
+		"source postgres postgres://a {\nno_prefixes x\n}":                `no_prefixes takes no value`,
+		"source postgres postgres://a {\nno_prefixes\nno_prefixes\n}":     `no_prefixes occurs twice`,
+		"source postgres postgres://a {\nno_prefixes\nprefix_column a\n}": `prefix_column "a" is set, and so is no_prefixes; want one of them`,
+		"source postgres postgres://a {\nkey_prefix x\n}":                 `unknown option "key_prefix" of source postgres`,
 	} {
 		err := adaptOptions(text)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "at Caddyfile:") {
@@ -296,7 +310,8 @@ func TestErrorsOfACaddyfileHaveNoNamesOfGo(t *testing.T) {
 	var texts []string
 	for _, value := range []string{"", " x", " -1", " 1 2", " https://www.example.com/", " *", " \"\"", " {\nx y\n}", " a.example", " null",
 		" TRACE", " 0.5x", " Set-Cookie", " xn--zzzzzz99999.com", " *.com"} {
-		for _, option := range append(slices.Sorted(maps.Keys(members(reflect.TypeFor[options]()))), "source", "publisher_header", "name", "nonsense") {
+		for _, option := range append(slices.Sorted(maps.Keys(members(reflect.TypeFor[options]()))), "source", "publisher_header", "name",
+			"nonsense") {
 			texts = append(texts, option+value, "publishers www.example.com\n"+option+value)
 		}
 		for _, option := range slices.Sorted(maps.Keys(members(reflect.TypeFor[cacheurl.Cache]()))) {
@@ -317,7 +332,8 @@ func TestErrorsOfACaddyfileHaveNoNamesOfGo(t *testing.T) {
 	for _, connString := range servertest.WrongConnStrings() {
 		texts = append(texts, "source postgres "+strconv.Quote(connString))
 	}
-	nameOfGo := regexp.MustCompile(`\b[a-z]+\.[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[a-z]+[A-Z]\w+|\bpackages? |cannot unmarshal|pgsource|sqlsource|redissource|strconv|%!|\bConfig\b|\bSource\b|\bPublishers\b|\bOrigins\b|\bTopology\b`)
+	nameOfGo := regexp.MustCompile(`\b[a-z]+\.[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[a-z]+[A-Z]\w+|\bpackages? |cannot ` +
+		`unmarshal|pgsource|sqlsource|redissource|strconv|%!|\bConfig\b|\bSource\b|\bPublishers\b|\bOrigins\b|\bTopology\b`)
 	products := strings.NewReplacer("PostgreSQL", "")
 	wrong := 0
 	for _, text := range texts {
@@ -441,8 +457,10 @@ func FuzzCaddyfile(f *testing.F) {
 // A block where none belongs is an error, and not ignored.
 func TestABlockThatNothingReadsIsAnError(t *testing.T) {
 	for _, options := range []string{
-		"credentialed {\npublishers a.example\n}", "max_age 10m {\npublishers a.example\n}", "report_only {\nname x\n}", "publishers {\nb.example {\nc.example\n}\n}",
-		"name x {\npublishers a.example\n}", "publisher_header X-A {\nname x\n}", "email {\nsenders news@example.com\ndangerously_allow_mail_provider_wildcards {\nclients\n}\n}",
+		"credentialed {\npublishers a.example\n}", "max_age 10m {\npublishers a.example\n}", "report_only {\nname x\n}",
+		"publishers {\nb.example {\nc.example\n}\n}",
+		"name x {\npublishers a.example\n}", "publisher_header X-A {\nname x\n}",
+		"email {\nsenders news@example.com\ndangerously_allow_mail_provider_wildcards {\nclients\n}\n}",
 	} {
 		err := adaptOptions("publishers www.example.com\n" + options)
 		if err == nil || !strings.Contains(err.Error(), "takes no block, at Caddyfile:") {

@@ -54,7 +54,8 @@ func (g group) counts() metrics.Counts {
 	groupsMu.Lock()
 	handlers := maps.Clone(groups[g])
 	groupsMu.Unlock()
-	sum := metrics.Counts{Decisions: ampcors.Stats{Requests: make(map[ampcors.Reason]uint64), Caches: make(map[string]ampcors.CacheStats)}}
+	sum := metrics.Counts{Decisions: ampcors.Stats{Requests: make(map[ampcors.Reason]uint64),
+		Caches: make(map[string]ampcors.CacheStats)}}
 	sources := make(map[*source.Source]struct{})
 	for h := range handlers {
 		stats := h.mw.Stats()

@@ -178,7 +178,8 @@ func (p *place) pass(h handler) error {
 	case h.name == "ampcors" && p.isDecided:
 		return errTwice
 	case h.name == "ampcors" && p.choice != "":
-		return fmt.Errorf("ampcors is behind a matcher (%s), and other requests would reach the backend without a decision; %w",
+		return fmt.Errorf("ampcors is behind a matcher (%s), and other requests would reach the backend without a "+
+			"decision; %w",
 			p.choice, errPlace)
 	case h.name == "ampcors":
 		p.isFound = true

@@ -35,7 +35,8 @@ type Postgres struct {
 
 // CaddyModule implements caddy.Module.
 func (*Postgres) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.ampcors.sources.postgres", New: func() caddy.Module { return new(Postgres) }}
+	return caddy.ModuleInfo{ID: "http.handlers.ampcors.sources.postgres",
+		New: func() caddy.Module { return new(Postgres) }}
 }
 
 // Provision implements caddy.Provisioner.
@@ -57,8 +58,9 @@ func (p *Postgres) Validate() error {
 func (p *Postgres) config(log *slog.Logger) pgsource.Config {
 	return pgsource.Config{
 		ConnString: p.ConnString,
-		Table:      sqlsource.Config{Table: p.Table, DomainColumn: p.DomainColumn, PrefixColumn: p.PrefixColumn, NoPrefixes: p.NoPrefixes, Condition: p.Condition},
-		Logger:     log,
+		Table: sqlsource.Config{Table: p.Table, DomainColumn: p.DomainColumn, PrefixColumn: p.PrefixColumn,
+			NoPrefixes: p.NoPrefixes, Condition: p.Condition},
+		Logger: log,
 	}
 }
 
@@ -81,9 +83,10 @@ func (p *Postgres) Open(log *slog.Logger) (opened source.Database, end func(), e
 //		condition     <sql>
 //	}
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	err := readSource(d, &p.ConnString, "connection string", "postgres://user:password@localhost/database", map[string]*string{
-		"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition,
-	}, map[string]*bool{"no_prefixes": &p.NoPrefixes})
+	err := readSource(d, &p.ConnString, "connection string", "postgres://user:password@localhost/database",
+		map[string]*string{
+			"table": &p.Table, "domain_column": &p.DomainColumn, "prefix_column": &p.PrefixColumn, "condition": &p.Condition,
+		}, map[string]*bool{"no_prefixes": &p.NoPrefixes})
 	if err != nil {
 		return err
 	}

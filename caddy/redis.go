@@ -55,9 +55,11 @@ func (r *Redis) Open(log *slog.Logger) (opened source.Database, end func(), err 
 	option, err := rueidis.ParseURL(r.URL)
 	if err != nil || driver.IsUnescaped(r.URL) {
 		// The error of the parser has the URL, and so the password.
-		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as redis://user:password@localhost:6379/0, with " + driver.WantEscaped)
+		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as " +
+			"redis://user:password@localhost:6379/0, with " + driver.WantEscaped)
 	}
-	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix, Topology: redissource.Topology(r.Topology), Logger: log})
+	store, err := redissource.New(redissource.Config{Redis: option, KeyPrefix: r.KeyPrefix,
+		Topology: redissource.Topology(r.Topology), Logger: log})
 	if err != nil {
 		return source.Database{}, nil, err
 	}
@@ -71,7 +73,8 @@ func (r *Redis) Open(log *slog.Logger) (opened source.Database, end func(), err 
 //		topology   standalone|cluster|sentinel
 //	}
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if err := readSource(d, &r.URL, "URL", "redis://localhost:6379", map[string]*string{"key_prefix": &r.KeyPrefix, "topology": &r.Topology}, nil); err != nil {
+	if err := readSource(d, &r.URL, "URL", "redis://localhost:6379",
+		map[string]*string{"key_prefix": &r.KeyPrefix, "topology": &r.Topology}, nil); err != nil {
 		return err
 	}
 	return checkSource(d, r.URL, r.Validate)

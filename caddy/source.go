@@ -42,8 +42,10 @@ type pooledSource struct {
 	end func() // closes what is asked
 }
 
-// readSource reads the directives of a source: its address, and its options, each at most once. flags are options without a value.
-func readSource(d *caddyfile.Dispenser, address *string, kind, example string, options map[string]*string, flags map[string]*bool) error {
+// readSource reads the directives of a source: its address, and its options, each at most once. flags are options
+// without a value.
+func readSource(d *caddyfile.Dispenser, address *string, kind, example string, options map[string]*string,
+	flags map[string]*bool) error {
 	d.Next()
 	name := "source " + d.Val()
 	if !d.Args(address) {

@@ -89,8 +89,9 @@ type File struct {
 	// Set, if not nil, sets what a file cannot hold: Source, Denied and Observe. It is called at each
 	// reading of a file that is JSON, even if the file has other errors, so it must only set fields.
 	Set func(*ampcors.Config)
-	// CachesFile, if not empty, is what the member cachesFile would name, for a program that has it from elsewhere, such as a
-	// flag. A relative name is relative to the working directory. It is followed, too. A file that has caches or cachesFile as well is an error, at each reading.
+	// CachesFile, if not empty, is what the member cachesFile would name, for a program that has it from elsewhere,
+	// such as a flag. A relative name is relative to the working directory. It is followed, too. A file that has
+	// caches or cachesFile as well is an error, at each reading.
 	CachesFile string
 }
 
@@ -253,7 +254,8 @@ func (d *decoder) named(member, name, dir string) (path string, ok bool) {
 		return name, true
 	}
 	if dir == "" {
-		d.report(offset, member, fmt.Sprintf("%.80q is a relative path, and this configuration has no directory", name), "an absolute path", nil)
+		d.report(offset, member, fmt.Sprintf("%.80q is a relative path, and this configuration has no directory", name),
+			"an absolute path", nil)
 		return "", false
 	}
 	return filepath.Join(dir, name), true
@@ -296,22 +298,26 @@ func onOneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "ampcors: "), "\nampcors: ", "; ")
 }
 
-// readOwnCaches reads the AMP Caches of a file that the program names. If the JSON has caches too, neither silently wins.
+// readOwnCaches reads the AMP Caches of a file that the program names. If the JSON has caches too, neither silently
+// wins.
 func (c *contents) readOwnCaches(d *decoder, name string) {
 	for _, member := range []string{"caches", cachesFile} {
 		if d.document.Has(member) {
-			d.report(d.document.Offset(member), member, "is set, and the program was started with the caches of "+name, "one of them", nil)
+			d.report(d.document.Offset(member), member, "is set, and the program was started with the caches of "+name,
+				"one of them", nil)
 		}
 	}
 	file := look(name)
 	text, err := file.read()
 	c.files = append(c.files, file)
 	if err != nil {
-		d.problems = append(d.problems, &problem{file: name, Problem: strictjson.Problem{Reason: "cannot be read: " + reason(err), Err: err}})
+		d.problems = append(d.problems, &problem{file: name,
+			Problem: strictjson.Problem{Reason: "cannot be read: " + reason(err), Err: err}})
 		return
 	}
 	if d.result.Caches, err = cacheurl.ParseCaches(strings.NewReader(text)); err != nil {
-		d.problems = append(d.problems, &problem{file: name, Problem: strictjson.Problem{Reason: "cannot be used: " + onOneLine(err)}})
+		d.problems = append(d.problems, &problem{file: name,
+			Problem: strictjson.Problem{Reason: "cannot be used: " + onOneLine(err)}})
 	}
 }
 
@@ -323,8 +329,9 @@ func (c *contents) use(use func(ampcors.Config) error) error {
 	}
 	sourceErr := c.decoder.sourceErrors()
 	if c.decoder.document.Has("source") && c.cfg.Source == nil {
-		sourceErr = errors.Join(sourceErr, &badvalue.Error{Code: badvalue.Useless, Path: "source", Reason: "says how a database is asked, and no database is named",
-			Want: "a database, or remove it"})
+		sourceErr = errors.Join(sourceErr, &badvalue.Error{Code: badvalue.Useless, Path: "source",
+			Reason: "says how a database is asked, and no database is named",
+			Want:   "a database, or remove it"})
 	}
 	if len(c.decoder.problems) > 0 || sourceErr != nil {
 		use = ampcors.Config.Validate
@@ -402,14 +409,16 @@ func (d *decoder) addPublishers(file, text string) publisherLines {
 	}
 	isTruncated := text != "" && !strings.HasSuffix(text, "\n")
 	if isTruncated {
-		truncated := problemAt(file, text, len(text), "the last line has no line break: the file may be truncated", "a line break at the end")
+		truncated := problemAt(file, text, len(text), "the last line has no line break: the file may be truncated",
+			"a line break at the end")
 		truncated.Offset = math.MaxInt
 		d.problems = append(d.problems, truncated)
 		text = text[:strings.LastIndexByte(text, '\n')+1] // the other lines are checked
 		lines.text = text
 	}
 	if i := strings.IndexByte(strings.ReplaceAll(text, "\r\n", "\n\n"), '\r'); i >= 0 {
-		d.problems = append(d.problems, problemAt(file, text, i, "has a carriage return inside a line", "lines that end in a line feed"))
+		d.problems = append(d.problems, problemAt(file, text, i, "has a carriage return inside a line",
+			"lines that end in a line feed"))
 		return lines
 	}
 	d.result.Publishers = slices.Grow(d.result.Publishers, strings.Count(text, "\n")) // there may be millions

@@ -46,7 +46,8 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 {
 	"publishers": ["www.example.com", "*.news.example", "bücher.example"],
 	"publishersFile": "lists/publishers.txt",
-	"caches": [{"id": "google", "name": "G", "docs": "D", "cacheDomain": "cdn.ampproject.org", "updateCacheApiDomainSuffix": "cdn.ampproject.org", "thirdPartyFrameDomainSuffix": "ampproject.net"}, "bing"],
+	"caches": [{"id": "google", "name": "G", "docs": "D", "cacheDomain": "cdn.ampproject.org", "updateCacheApiDomainSuffix": ` +
+			`"cdn.ampproject.org", "thirdPartyFrameDomainSuffix": "ampproject.net"}, "bing"],
 	"origins": ["https://playground.amp.dev"],
 	"email": {"senders": ["news@example.com"], "clients": []},
 	"credentialed": true,
@@ -63,7 +64,8 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "lists"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "lists", "publishers.txt"), "# all of them\n\na.example\r\n \tb.example\t # a comment\n#c.example\n*.d.example\n")
+	writeFile(t, filepath.Join(dir, "lists", "publishers.txt"),
+		"# all of them\n\na.example\r\n \tb.example\t # a comment\n#c.example\n*.d.example\n")
 	got, err := File{Path: filepath.Join(dir, "config.json"), Set: withSource}.Config()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +81,8 @@ func TestEveryFieldCanBeSetInAFile(t *testing.T) {
 		Methods:      []string{"PUT"}, RequestHeaders: []string{"Authorization"}, ResponseHeaders: []string{},
 		MaxAge:                            10 * time.Minute,
 		ReportOnly:                        true,
-		DangerouslyAllowAmbiguousPrefixes: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true, DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
+		DangerouslyAllowAmbiguousPrefixes: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
+		DangerouslyAllowUnsafeRequestsWithoutOrigin: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -111,16 +114,20 @@ func TestErrorsAreReportedWithTheirPosition(t *testing.T) {
 		want string
 	}{
 		{name: "unknown members", file: "{\n\t\"sites\": [\"a.example\", {\"b\": [1]}],\n\t\"email\": {\"to\": null}\n}", text: "",
-			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, cachesFile, source, $schema
+			want: `config.json:2:2: "sites" is unknown; want one of publishers, caches, origins, email, credentialed, methods, ` +
+				`requestHeaders, responseHeaders, maxAge, reportOnly, dangerouslyAllowAmbiguousPrefixes, dangerouslyAllowHTTPOwnOrigins, ` +
+				`dangerouslyAllowPublicSuffixWildcards, dangerouslyAllowUnsafeRequestsWithoutOrigin, publishersFile, cachesFile, source, $schema
 config.json:3:12: "email.to" is unknown; want one of senders, clients, dangerouslyAllowMailProviderWildcards`},
-		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], \"source\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
+		{name: "misspelled members", file: "{\n\t\"publisher\": [\"a.example\"],\n\t\"email\": {\"sendrs\": null}, \"Publishers\": [], " +
+			"\"source\": {\"tll\": \"1s\"}, \"max_age\": 1\n}", text: "",
 			want: `config.json:2:2: "publisher" is unknown; did you mean "publishers"?
 config.json:3:12: "email.sendrs" is unknown; did you mean "senders"?
 config.json:3:29: "Publishers" is unknown; did you mean "publishers"?
 config.json:3:58: "source.tll" is unknown; did you mean "ttl"?
 config.json:3:72: "max_age" is unknown; did you mean "maxAge"?`},
 		{name: "a cache that is not known", file: `{"publishers": ["a.example"], "caches": ["bing", "cloudflare"]}`, text: "",
-			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a known cache; want "google" or "bing"` + others + `, or an object as in caches.json`},
+			want: `config.json:1:50: caches[1] "cloudflare" is not the id of a known cache; want "google" or "bing"` + others +
+				`, or an object as in caches.json`},
 		{name: "wrong types", file: `{"publishers": "a.example", "origins": [1, "https://a.example", null, {"x": []}], "credentialed": "yes",
   "maxAge": "10 minutes", "caches": null, "email": [], "reportOnly": 0, "publishersFile": ["a"],
   "source": {"ttl": true, "maxEntries": "7", "timeout": 1e3, "maxConcurrent": 99999999999999999999}}`, text: "",
@@ -170,15 +177,19 @@ config.json:4:46: maxAge "1.5s" is not a whole number of seconds; want whole sec
 config.json:5:25: source.maxStale "1s" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least`},
 		{name: "a source and no database", file: `{"publishers": ["a.example"], "source": {}}`, text: "",
 			want: `config.json:1:41: source says how a database is asked, and no database is named; want a database, or remove it`},
-		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no origins, email.senders or Source; want at least one publisher, such as "example.com"`},
+		{name: "no publisher", file: "\n {}", text: "", want: `config.json:2:2: publishers is missing, and nothing else allows anybody: no ` +
+			`origins, email.senders or Source; want at least one publisher, such as "example.com"`},
 		{name: "a list of publishers", file: `{"publishers": ["-a.example"], "publishersFile": "publishers.txt"}`,
 			text: "a.example\n# b\n\n  http://b.example # c\nü.example\n\tc.example/\n",
-			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
+			want: `config.json:1:17: publishers[0] "-a.example" has a label that begins or ends with a hyphen; want a domain such as ` +
+				`"www.example.com"
 publishers.txt:4:3: "http://b.example" has a scheme; want "b.example"
 publishers.txt:6:2: "c.example/" has a path, query or fragment; want "c.example"`},
 		{name: "a truncated list", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nwww.example.co",
 			want: `publishers.txt:2:15: the last line has no line break: the file may be truncated; want a line break at the end`},
-		{name: "a truncated list with errors", file: `{"publishersFile": "publishers.txt"}`, text: "-a.example\nb.example\nhttp://c.example\nwww.exa", want: `publishers.txt:1:1: "-a.example" has a label that begins or ends with a hyphen; want a domain such as "www.example.com"
+		{name: "a truncated list with errors", file: `{"publishersFile": "publishers.txt"}`, text: "-a.example\nb.example\n" +
+			"http://c.example\nwww.exa", want: `publishers.txt:1:1: "-a.example" has a label that begins or ends with a hyphen; want a ` +
+			`domain such as "www.example.com"
 publishers.txt:3:1: "http://c.example" has a scheme; want "c.example"
 publishers.txt:4:8: the last line has no line break: the file may be truncated; want a line break at the end`},
 		{name: "a list in another encoding", file: `{"publishersFile": "publishers.txt"}`, text: "a.example\nb\xfccher.example\n",
@@ -189,20 +200,25 @@ publishers.txt:4:8: the last line has no line break: the file may be truncated; 
 			want: `publishers.txt:1:1: names no publisher; want at least one, or no publishersFile`},
 		{name: "a list without a name", file: `{"publishersFile": "", "publishers": ["a.example"]}`, text: "",
 			want: `config.json:1:20: publishersFile cannot be read: DIR: it is not a regular file`},
-		{name: "a list that is the file itself", file: `{"publishersFile": "./config.json", "publishers": ["a"]}`, text: "", want: `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
+		{name: "a list that is the file itself", file: `{"publishersFile": "./config.json", "publishers": ` +
+			`["a"]}`, text: "", want: `config.json:1:20: publishersFile cannot be read: config.json: it is this file itself
 config.json:1:52: publishers[0] "a" has no dot; want a domain such as "www.example.com"`},
 		{name: "a list with lone carriage returns", file: `{"publishersFile": "publishers.txt"}`,
-			text: "a.example\r\n# ours\rb.example\rc.example\r\n", want: `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
+			text: "a.example\r\n# ours\rb.example\rc.example\r\n",
+			want: `publishers.txt:2:7: has a carriage return inside a line; want lines that end in a line feed`},
 		{name: "no list", file: "{\n\"publishersFile\": \"none.txt\"}", text: "",
 			want: `config.json:2:19: publishersFile cannot be read: none.txt: no such file or directory`},
-		{name: "truncated", file: "{\n\t\"publishers\": [\"a.exam", text: "", want: `config.json:2:24: is not JSON: unexpected end of JSON input`},
+		{name: "truncated", file: "{\n\t\"publishers\": [\"a.exam", text: "",
+			want: `config.json:2:24: is not JSON: unexpected end of JSON input`},
 		{name: "empty", file: "", text: "", want: `config.json:1:1: is not JSON: unexpected end of JSON input`},
 		{name: "a comma too many", file: "{\n\t\"publishers\": [\"a.example\",]}", text: "",
 			want: `config.json:2:29: is not JSON: invalid character ']' looking for beginning of value; want no comma before it`},
 		{name: "a comma that is missing", file: "{\n\t\"publishers\": [\"a.example\"]\n\t\"credentialed\": true}", text: "",
 			want: `config.json:3:2: is not JSON: invalid character '"' after object key:value pair; want a comma before it`},
-		{name: "text after the object", file: "{}\n}", text: "", want: `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
-		{name: "another encoding", file: "{\"publishers\": [\"b\xfccher.example\"]}", text: "", want: `config.json:1:19: is not UTF-8; want UTF-8`},
+		{name: "text after the object", file: "{}\n}", text: "",
+			want: `config.json:2:1: is not JSON: invalid character '}' after top-level value`},
+		{name: "another encoding", file: "{\"publishers\": [\"b\xfccher.example\"]}", text: "",
+			want: `config.json:1:19: is not UTF-8; want UTF-8`},
 		{name: "a byte order mark", file: "\ufeff{}", text: "", want: `config.json:1:1: begins with a byte order mark; want UTF-8 without one`},
 		{name: "a list", file: ` ["a.example"]`, text: "", want: `config.json:1:2: is a list; want an object`},
 	} {
@@ -308,21 +324,26 @@ func TestManyErrorsAreCounted(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"publishersFile": "p"}`, "p": strings.Repeat("/\n", 1234)})
 	_, err := File{Path: filepath.Join(dir, "config.json")}.Config()
 	errs := err.(interface{ Unwrap() []error }).Unwrap()
-	if len(errs) != maxProblems+1 || !strings.HasSuffix(errs[maxProblems].Error(), "p: 1134 more errors") || !strings.Contains(errs[99].Error(), "p:100:1: ") {
+	if len(errs) != maxProblems+1 || !strings.HasSuffix(errs[maxProblems].Error(), "p: 1134 more errors") ||
+		!strings.Contains(errs[99].Error(), "p:100:1: ") {
 		t.Errorf("%d errors, the last %v", len(errs), errs[len(errs)-1])
 	}
 }
 
 func TestSetIsApplied(t *testing.T) {
 	dir := write(t, map[string]string{"config.json": `{"credentialed": true}`})
-	cfg, err := File{Path: filepath.Join(dir, "config.json"), Set: func(cfg *ampcors.Config) { cfg.Publishers = []string{"a.example"} }}.Config()
+	cfg, err := File{Path: filepath.Join(dir, "config.json"),
+		Set: func(cfg *ampcors.Config) { cfg.Publishers = []string{"a.example"} }}.Config()
 	if err != nil || !cfg.Credentialed || len(cfg.Publishers) != 1 {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	dir = write(t, map[string]string{"config.json": ` {"publishersFile": "p", "maxAge": "-1ns"}`, "p": "a.example\nb\n"})
-	_, err = File{Path: filepath.Join(dir, "config.json"), Set: func(cfg *ampcors.Config) { cfg.Publishers = append(cfg.Publishers, "c", "*") }}.Config()
+	_, err = File{Path: filepath.Join(dir, "config.json"), Set: func(cfg *ampcors.Config) {
+		cfg.Publishers = append(cfg.Publishers, "c", "*")
+	}}.Config()
 	want := `config.json:1:2: publishers[2] "c" has no dot; want a domain such as "www.example.com"
-config.json:1:2: publishers[3] "*" has a * that does not stand alone before the first dot; want a domain such as "www.example.com"; in a list of publishers also a pattern such as "*.example.com"
+config.json:1:2: publishers[3] "*" has a * that does not stand alone before the first dot; want a domain such as "www.example.com"; in ` +
+		`a list of publishers also a pattern such as "*.example.com"
 config.json:1:36: maxAge "-1ns" is out of range; want 0 to 24h
 p:2:1: "b" has no dot; want a domain such as "www.example.com"`
 	if err == nil || strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "") != want {
@@ -336,7 +357,8 @@ func TestEveryFieldIsFound(t *testing.T) {
 		Publishers: []string{"/"}, Origins: []string{"/"}, Methods: []string{"/"}, RequestHeaders: []string{"/"}, ResponseHeaders: []string{"/"},
 		Email: ampcors.Email{Senders: []string{"/"}, Clients: []string{"/"}}, MaxAge: -1, Caches: []cacheurl.Cache{{}},
 	}
-	lookup := decoder{result: file{Asked: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1, MaxEntries: -1}}}
+	lookup := decoder{result: file{Asked: source.Config{TTL: -1, NegativeTTL: -1, MaxStale: -1, Timeout: -1, MaxConcurrent: -1,
+		MaxEntries: -1}}}
 	err := errors.Join(bad.Validate(), lookup.sourceErrors())
 	document := strictjson.Decode([]byte(" {}"), new(file), strictjson.Options{})
 	for problem := range badvalue.All(err) {
@@ -366,13 +388,16 @@ func TestEveryFieldIsFound(t *testing.T) {
 func TestNewChecksAsConfigDoes(t *testing.T) {
 	dir := write(t, map[string]string{"good.json": `{"publishersFile": "p"}`, "bad.json": `{"publishersFile": "q", "maxAge": 1}`,
 		"p": "a.example\n", "q": "a.example\nhttps://b.example\n"})
-	mw, err := File{Path: filepath.Join(dir, "good.json"), Set: func(cfg *ampcors.Config) { cfg.Origins = []string{"https://set.example"} }}.New()
+	mw, err := File{Path: filepath.Join(dir, "good.json"), Set: func(cfg *ampcors.Config) {
+		cfg.Origins = []string{"https://set.example"}
+	}}.New()
 	if err != nil || !mw.CheckOrigin("https://a.example").Allowed || !mw.CheckOrigin("https://set.example").Allowed {
 		t.Errorf("%v", err)
 	}
 	mw, err = File{Path: filepath.Join(dir, "bad.json")}.New()
 	_, want := File{Path: filepath.Join(dir, "bad.json")}.Config()
-	if mw != nil || err == nil || err.Error() != want.Error() || !strings.Contains(err.Error(), "q:2:1:") || !strings.Contains(err.Error(), "maxAge is 1") {
+	if mw != nil || err == nil || err.Error() != want.Error() || !strings.Contains(err.Error(), "q:2:1:") ||
+		!strings.Contains(err.Error(), "maxAge is 1") {
 		t.Errorf("got %v\nwant %v", err, want)
 	}
 }
@@ -479,7 +504,8 @@ func TestMarshalIsReadAgain(t *testing.T) {
 	full := ampcors.Config{
 		Publishers: []string{"*.example.com"}, Caches: cacheurl.DefaultCaches(), Origins: []string{"https://a.example"}, Credentialed: true,
 		Methods: []string{"PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: 90 * time.Second,
-		Email:      ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"}, DangerouslyAllowMailProviderWildcards: true},
+		Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{"https://mail.example"},
+			DangerouslyAllowMailProviderWildcards: true},
 		ReportOnly: true, DangerouslyAllowHTTPOwnOrigins: true, DangerouslyAllowPublicSuffixWildcards: true,
 		DangerouslyAllowUnsafeRequestsWithoutOrigin: true, DangerouslyAllowAmbiguousPrefixes: true,
 	}
@@ -491,7 +517,8 @@ func TestMarshalIsReadAgain(t *testing.T) {
 	for name, cfg := range map[string]ampcors.Config{
 		"full":  full,
 		"small": {Publishers: []string{"a.example"}},
-		"empty": {Publishers: []string{"a.example"}, ResponseHeaders: []string{}, Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
+		"empty": {Publishers: []string{"a.example"}, ResponseHeaders: []string{},
+			Email: ampcors.Email{Senders: []string{"a@example.com"}, Clients: []string{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -509,7 +536,8 @@ func TestMarshalIsReadAgain(t *testing.T) {
 // cachesFile is a copy of the registry, in place of caches.
 func TestTheCachesOfAFileAreTrusted(t *testing.T) {
 	t.Parallel()
-	const registry = `{"caches": [{"id": "other", "name": "Other", "docs": "", "cacheDomain": "cache.example", "updateCacheApiDomainSuffix": "", "thirdPartyFrameDomainSuffix": ""}]}`
+	const registry = `{"caches": [{"id": "other", "name": "Other", "docs": "", "cacheDomain": "cache.example", ` +
+		`"updateCacheApiDomainSuffix": "", "thirdPartyFrameDomainSuffix": ""}]}`
 	dir := write(t, map[string]string{"caches.json": registry, "empty.json": "", "none.json": `{"caches": []}`})
 	path := filepath.Join(dir, "config.json")
 	for _, test := range []struct{ json, want string }{

@@ -15,10 +15,12 @@ import (
 // A file has the members that a JSON file can have.
 type file struct {
 	ampcors.Config
-	PublishersFile string        `json:"publishersFile,omitempty"` // a text file with a publisher on each line
-	CachesFile     string        `json:"cachesFile,omitempty"`     // a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
-	Asked          source.Config `json:"source,omitzero"`          // how a database is asked, for serve-proxy, serve-authz or a program that has one
-	Schema         string        `json:"$schema,omitempty"`        // for editors: the URL or path of schema.json
+	PublishersFile string `json:"publishersFile,omitempty"` // a text file with a publisher on each line
+	// a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
+	CachesFile string `json:"cachesFile,omitempty"`
+	// how a database is asked, for serve-proxy, serve-authz or a program that has one
+	Asked  source.Config `json:"source,omitzero"`
+	Schema string        `json:"$schema,omitempty"` // for editors: the URL or path of schema.json
 }
 
 // A decoder collects what is wrong with a JSON file and the files that it names.
@@ -30,7 +32,8 @@ type decoder struct {
 	problems []*problem
 }
 
-// A problem is in the JSON file or in one that it names. Of a publisher in a text file, Offset is its index in Publishers.
+// A problem is in the JSON file or in one that it names. Of a publisher in a text file, Offset is its index in
+// Publishers.
 type problem struct {
 	strictjson.Problem
 	file         string
@@ -46,7 +49,8 @@ func problemAt(file, text string, offset int, reason, want string) *problem {
 func newDecoder(file string, data []byte) *decoder { return &decoder{file: file, data: data} }
 
 func (d *decoder) report(offset int, path, reason, want string, err error) {
-	d.problems = append(d.problems, &problem{Problem: strictjson.Problem{Offset: offset, Path: path, Reason: reason, Want: want, Err: err}, file: d.file})
+	d.problems = append(d.problems, &problem{Problem: strictjson.Problem{Offset: offset, Path: path, Reason: reason,
+		Want: want, Err: err}, file: d.file})
 }
 
 // decodeFile decodes the file. It returns false if the file is not JSON in UTF-8.
@@ -100,7 +104,8 @@ func (d *decoder) locate(err error, lines publisherLines) {
 		offset := d.document.Offset(e.Path)
 		switch {
 		case isElement && list == "publishers" && lines.first <= index && index < lines.end:
-			d.problems = append(d.problems, &problem{Problem: strictjson.Problem{Offset: index, Reason: reason, Want: e.Want, Err: e}, file: lines.file})
+			d.problems = append(d.problems, &problem{Problem: strictjson.Problem{Offset: index, Reason: reason, Want: e.Want,
+				Err: e}, file: lines.file})
 		case hasProblems && e.Path == "publishers", reported[offset]:
 			// Already reported: the value is missing because it could not be decoded.
 		default:

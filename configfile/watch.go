@@ -179,7 +179,8 @@ func watch(name string, read func() contents, cfg WatcherConfig) (*ampcors.Middl
 }
 
 func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg WatcherConfig) *Watcher {
-	return &Watcher{name: name, read: read, mw: mw, log: cmp.Or(cfg.Logger, slog.Default()), reload: cfg.Reload, interval: interval}
+	return &Watcher{name: name, read: read, mw: mw, log: cmp.Or(cfg.Logger, slog.Default()), reload: cfg.Reload,
+		interval: interval}
 }
 
 // Run applies the file after each change, until ctx is done, and returns the error of ctx. A
@@ -234,16 +235,19 @@ func (w *Watcher) poll() {
 // maxUnstable is how long a file may change at each check before that is reported.
 const maxUnstable = 10 * time.Second
 
-var errUnstable = errors.New("the file changes all the time, so that no state of it is applied; want a file that is replaced as a whole, by renaming another one")
+var errUnstable = errors.New("the file changes all the time, so that no state of it is applied; want a file that is " +
+	"replaced as a whole, by renaming another one")
 
 // errNoLink is for a file that is mounted by itself, as a container has it, and was replaced where it comes from.
-var errNoLink = errors.New("the file has been deleted or replaced outside of its mount, and what is mounted here never changes again; want its directory to be mounted")
+var errNoLink = errors.New("the file has been deleted or replaced outside of its mount, and what is mounted here " +
+	"never changes again; want its directory to be mounted")
 
 // report logs why the file is not in force, once.
 func (w *Watcher) report(err error) {
 	if err.Error() != w.reported {
 		w.reported = err.Error()
-		w.log.Error("ampcors: the configuration is not applied; the last good configuration stays in force", "file", w.name, "error", err)
+		w.log.Error("ampcors: the configuration is not applied; the last good configuration stays in force", "file", w.name,
+			"error", err)
 	}
 }
 
@@ -276,25 +280,28 @@ func (w *Watcher) apply(expected snapshot) {
 	added, removed := changes(before.Publishers, after.Publishers)
 	level, message := slog.LevelInfo, "ampcors: the configuration is applied"
 	if n := len(before.Publishers); n >= manyPublishers && 2*len(removed) >= n {
-		level, message = slog.LevelWarn, message+", and half of its publishers or more are gone; check that no list is truncated"
+		level, message = slog.LevelWarn, message+", and half of its publishers or more are gone; check that no list is "+
+			"truncated"
 	}
 	changed, isRisky := changedMembers(before, after)
 	if isRisky {
 		level, message = slog.LevelWarn, message+", and protects less than before"
 	}
 	w.log.Log(context.Background(), level, message, "file", w.name, "publishers", len(c.cfg.Publishers),
-		"fingerprint", w.mw.Stats().Fingerprint, "added", len(added), "removed", len(removed), "firstAdded", firstOf(added), "firstRemoved", firstOf(removed), "otherMembers", strings.Join(changed, " "))
+		"fingerprint", w.mw.Stats().Fingerprint, "added", len(added), "removed", len(removed), "firstAdded", firstOf(added),
+		"firstRemoved", firstOf(removed), "otherMembers", strings.Join(changed, " "))
 	w.logCaches(before.Caches, after.Caches)
 	w.warn(c.cfg.Warnings())
 }
 
-// changedMembers returns the names of the members, without publishers, that two configurations have differently, and whether one is
-// reportOnly or dangerously..., and is set now.
+// changedMembers returns the names of the members, without publishers, that two configurations have differently,
+// and whether one is reportOnly or dangerously..., and is set now.
 func changedMembers(before, after ampcors.Config) (names []string, isRisky bool) {
 	b, a := reflect.ValueOf(before), reflect.ValueOf(after)
 	for _, field := range reflect.VisibleFields(a.Type()) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" || name == "-" || name == "publishers" || reflect.DeepEqual(b.FieldByIndex(field.Index).Interface(), a.FieldByIndex(field.Index).Interface()) {
+		if name == "" || name == "-" || name == "publishers" ||
+			reflect.DeepEqual(b.FieldByIndex(field.Index).Interface(), a.FieldByIndex(field.Index).Interface()) {
 			continue
 		}
 		names = append(names, name)
@@ -322,7 +329,8 @@ func (w *Watcher) logCaches(before, after []cacheurl.Cache) {
 	}
 	for _, c := range after {
 		if !has(before, c.CacheDomain) {
-			w.log.Warn("ampcors: an AMP Cache is trusted that was not before", "file", w.name, "cache", c.ID, "domain", c.CacheDomain)
+			w.log.Warn("ampcors: an AMP Cache is trusted that was not before", "file", w.name, "cache", c.ID, "domain",
+				c.CacheDomain)
 		}
 	}
 	for _, c := range before {
@@ -365,11 +373,13 @@ func firstOf(names []string) string { return strings.Join(names[:min(5, len(name
 func (w *Watcher) warn(warnings []*badvalue.Error) {
 	const most = 10
 	for _, warning := range warnings[:min(most, len(warnings))] {
-		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same prefix", "file",
+		w.log.Warn("ampcors: cache origins with a publisher's domain prefix are denied, because another host has the same "+
+			"prefix", "file",
 			w.name, "problem", warning)
 	}
 	if more := len(warnings) - most; more > 0 {
-		w.log.Warn("ampcors: the same holds for more publishers; ampcors check lists them", "file", w.name, "publishers", more)
+		w.log.Warn("ampcors: the same holds for more publishers; ampcors check lists them", "file", w.name, "publishers",
+			more)
 	}
 }
 

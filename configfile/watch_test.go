@@ -156,7 +156,8 @@ func TestAFileThatCannotBeFollowedIsReported(t *testing.T) {
 			writeFile(t, path, listing("first.example", fmt.Sprintf("n%d.example", i))+strings.Repeat(" ", i))
 			pass(200 * time.Millisecond)
 		}
-		if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), "changes all the time") || strings.Count(log.String(), "changes all the time") != 1 {
+		if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), "changes all the time") ||
+			strings.Count(log.String(), "changes all the time") != 1 {
 			t.Errorf("%v; the log:\n%s", err, &log)
 		}
 		pass(2 * time.Second)
@@ -190,7 +191,8 @@ func TestAFileThatCannotBeFollowedIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(10 * time.Second)
-		if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), "outside of its mount") || strings.Count(log.String(), "level=") != 1 {
+		if err := watcher.Status().Err; err == nil || !strings.Contains(err.Error(), "outside of its mount") ||
+			strings.Count(log.String(), "level=") != 1 {
 			t.Errorf("%v; the log:\n%s", err, &log)
 		}
 		cancel()
@@ -205,7 +207,8 @@ func TestAMissingListIsNotTheFileItself(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "config.json")
 	writeFile(t, path, `{"publishersFile": "missing.txt", "cachesFile": "missing.json"}`)
-	if _, err = (File{Path: path}).Config(); err == nil || strings.Contains(err.Error(), "itself") || strings.Count(err.Error(), "no such file") != 2 {
+	if _, err = (File{Path: path}).Config(); err == nil || strings.Contains(err.Error(), "itself") ||
+		strings.Count(err.Error(), "no such file") != 2 {
 		t.Error(err)
 	}
 }
@@ -258,13 +261,17 @@ func TestABrokenFileKeepsTheLastGoodConfiguration(t *testing.T) {
 		damage func(t *testing.T, path string)
 		want   string // in the one line that is logged
 	}{
-		{name: "half-written", damage: func(t *testing.T, path string) { writeFile(t, path, `{"publishers": ["b.exam`) }, want: "c.json:1:24: is not JSON"},
+		{name: "half-written", damage: func(t *testing.T, path string) { writeFile(t, path, `{"publishers": ["b.exam`) },
+			want: "c.json:1:24: is not JSON"},
 		{name: "empty", damage: func(t *testing.T, path string) { writeFile(t, path, "") }, want: "is not JSON"},
 		{name: "with an error", damage: func(t *testing.T, path string) { replace(t, path, `{"publishers": ["b"]}`) }, want: "c.json:1:17"},
-		{name: "with two names in one", damage: func(t *testing.T, path string) { replace(t, path, listing("a.example\nd.example")) }, want: "c.json:1:16"},
+		{name: "with two names in one", damage: func(t *testing.T, path string) { replace(t, path, listing("a.example\nd.example")) },
+			want: "c.json:1:16"},
 		{name: "gone", damage: func(t *testing.T, path string) { _ = os.Remove(path) }, want: "no such file"},
-		{name: "a directory", damage: func(t *testing.T, path string) { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, want: "not a regular file"},
-		{name: "with a list that is gone", damage: func(t *testing.T, path string) { replace(t, path, `{"publishersFile": "none"}`) }, want: "no such file"},
+		{name: "a directory", damage: func(t *testing.T, path string) { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) },
+			want: "not a regular file"},
+		{name: "with a list that is gone", damage: func(t *testing.T, path string) { replace(t, path, `{"publishersFile": "none"}`) },
+			want: "no such file"},
 		{name: "with a truncated list", damage: func(t *testing.T, path string) {
 			writeFile(t, filepath.Join(filepath.Dir(path), "p.txt"), "b.example\nc.exam")
 			replace(t, path, `{"publishersFile": "p.txt"}`)
@@ -516,7 +523,8 @@ func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := new(servertest.Buffer)
-		_, watcher, err := Inline{JSON: []byte(`{"publishers": ["own.example"]}`)}.Watch(WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		_, watcher, err := Inline{JSON: []byte(`{"publishers": ["own.example"]}`)}.Watch(
+			WatcherConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -536,7 +544,8 @@ func TestAnInlineWithoutAListHasNothingToFollow(t *testing.T) {
 // everyDomain returns a Source in which every domain is a publisher.
 func everyDomain(t *testing.T) *source.Source {
 	t.Helper()
-	c, err := source.New(source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) { return domain, nil }}, source.Config{})
+	c, err := source.New(source.Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) { return domain, nil }},
+		source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -632,7 +641,8 @@ func TestAConfigurationInForceIsNotAppliedAgain(t *testing.T) {
 		{name: "Set changes nothing", set: func(*ampcors.Config) {}, file: listing("first.example"), isApplied: false},
 		{name: "Set sets a function", set: func(cfg *ampcors.Config) { cfg.Observe = func(*http.Request, ampcors.Decision) {} },
 			file: listing("first.example"), isApplied: true},
-		{name: "Set sets a Source", set: func(cfg *ampcors.Config) { cfg.Source = everyDomain(t) }, file: listing("first.example"), isApplied: true},
+		{name: "Set sets a Source", set: func(cfg *ampcors.Config) { cfg.Source = everyDomain(t) }, file: listing("first.example"),
+			isApplied: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -76,9 +76,10 @@ func TestTheAnswersAreThoseOfTheCode(t *testing.T) {
 }
 
 func TestSchema(t *testing.T) {
-	jsonschema.Check(t, "schema.json", "Vectors of ampcors", reflect.TypeFor[vectors.File](), map[reflect.Type]func(jsonschema.Schema) jsonschema.Schema{
-		reflect.TypeFor[json.RawMessage](): func(jsonschema.Schema) jsonschema.Schema { return jsonschema.Schema{"type": "object"} },
-	})
+	jsonschema.Check(t, "schema.json", "Vectors of ampcors", reflect.TypeFor[vectors.File](),
+		map[reflect.Type]func(jsonschema.Schema) jsonschema.Schema{
+			reflect.TypeFor[json.RawMessage](): func(jsonschema.Schema) jsonschema.Schema { return jsonschema.Schema{"type": "object"} },
+		})
 }
 
 // removeAnswers removes what complete can compute, and returns how many vectors lost an answer.

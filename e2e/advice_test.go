@@ -45,7 +45,8 @@ var careless = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 // foundInCareless is what the probe finds in careless.
 var foundInCareless = []string{"any-origin-allowed", "vary-missing"}
 
-const carelessExpress = `app.use((req, res, next) => { res.set('Access-Control-Allow-Origin', req.get('Origin') || '*'); res.set('Access-Control-Allow-Credentials', 'true'); next(); });`
+const carelessExpress = `app.use((req, res, next) => { res.set('Access-Control-Allow-Origin', req.get('Origin') || '*'); ` +
+	`res.set('Access-Control-Allow-Credentials', 'true'); next(); });`
 
 var dialects = map[string]dialect{
 	"nginx": {hsts: true, want: foundInCareless,
@@ -60,7 +61,8 @@ var dialects = map[string]dialect{
 			if !strings.Contains(server, "copy those of http { }") {
 				t.Fatal("the advice would drop the headers of http { }")
 			}
-			return startNginxWith(t, hstsOfNginx+http, "proxy_pass http://"+serve(t, careless)+"; proxy_set_header Host $http_host;", hstsOfNginx, "#"+server)
+			return startNginxWith(t, hstsOfNginx+http, "proxy_pass http://"+serve(t, careless)+"; proxy_set_header Host $http_host;", hstsOfNginx,
+				"#"+server)
 		}},
 	"Apache": {hsts: true, want: foundInCareless,
 		mistake: func(t *testing.T) string { return startApacheProxy(t, serve(t, careless), hstsOfApache) },
@@ -85,7 +87,8 @@ var dialects = map[string]dialect{
 		advised: startExpress5},
 	"PHP": {want: foundInCareless,
 		mistake: func(t *testing.T) string {
-			return startPHP(t, `<?php header('Access-Control-Allow-Origin: ' . ($_SERVER['HTTP_ORIGIN'] ?? '*')); header('Access-Control-Allow-Credentials: true'); echo '{}';`)
+			return startPHP(t, `<?php header('Access-Control-Allow-Origin: ' . ($_SERVER['HTTP_ORIGIN'] ?? '*')); `+
+				`header('Access-Control-Allow-Credentials: true'); echo '{}';`)
 		},
 		advised: func(t *testing.T, advice string) string {
 			file := filepath.Join(t.TempDir(), "cors.php")
@@ -145,7 +148,8 @@ func TestAdviceWorks(t *testing.T) {
 				apis = []string{"/api/list"}
 			}
 			// One endpoint asks for all that the advice must grant.
-			put := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true, Answer: "any"}
+			put := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodPut, ContentType: "application/json", Body: "{}", Credentials: true,
+				Answer: "any"}
 			get := probe.Endpoint{URL: apiOrigin + apis[0], Method: http.MethodGet, Credentials: true, Answer: "json"}
 
 			s.use(proxy(d.mistake(t)))
@@ -188,7 +192,8 @@ func TestAdviceWorks(t *testing.T) {
 					r.Header.Set("Content-Type", form.ContentType)
 					w := httptest.NewRecorder()
 					advised.ServeHTTP(w, r)
-					isOwn := own.Get("Sec-Fetch-Site") != "cross-site" && (own.Get("Sec-Fetch-Site") != "" || server != "Go") // ampcors trusts only Sec-Fetch-Site
+					// ampcors trusts only Sec-Fetch-Site
+					isOwn := own.Get("Sec-Fetch-Site") != "cross-site" && (own.Get("Sec-Fetch-Site") != "" || server != "Go")
 					if want := map[bool]int{true: 200, false: 403}[isOwn]; w.Code != want {
 						t.Errorf("a POST with %v has status %d; want %d", own, w.Code, want)
 					}
@@ -213,9 +218,11 @@ func testException(t *testing.T, addr string) {
 	t.Helper()
 	for path, want := range map[string]int{
 		"/login/done": http.StatusOK, "/login/done?a=b": http.StatusOK, "/api": http.StatusForbidden,
-		"/api/..%2flogin/done": http.StatusForbidden, "/api/../login/done": http.StatusForbidden, "/login/done/..%2f..%2fapi": http.StatusForbidden,
-		"/login/done/../../api": http.StatusForbidden, "/login/donex": http.StatusForbidden, "//login/done": http.StatusForbidden,
-		"/LOGIN/done": http.StatusForbidden, "/login%2fdone": http.StatusForbidden, "/login/done;/../../api": http.StatusForbidden, "/api?/login/done": http.StatusForbidden,
+		"/api/..%2flogin/done": http.StatusForbidden, "/api/../login/done": http.StatusForbidden,
+		"/login/done/..%2f..%2fapi": http.StatusForbidden,
+		"/login/done/../../api":     http.StatusForbidden, "/login/donex": http.StatusForbidden, "//login/done": http.StatusForbidden,
+		"/LOGIN/done": http.StatusForbidden, "/login%2fdone": http.StatusForbidden, "/login/done;/../../api": http.StatusForbidden,
+		"/api?/login/done": http.StatusForbidden,
 	} {
 		got := sendRaw(t, addr, path, "evil.example").StatusCode
 		if got != want && (want == http.StatusOK || got < 400) { // a server may reject such a path by itself
@@ -227,7 +234,8 @@ func testException(t *testing.T, addr string) {
 // probeAPI probes endpoints, also with methods that change data.
 func probeAPI(t *testing.T, s *site, endpoints ...probe.Endpoint) *probe.Report {
 	t.Helper()
-	return runProbe(t, s, probe.Config{Endpoints: endpoints, Publishers: []string{publisher}, Unsafe: true, PageHeader: http.Header{"X-Token": {"1"}}})
+	return runProbe(t, s, probe.Config{Endpoints: endpoints, Publishers: []string{publisher}, Unsafe: true,
+		PageHeader: http.Header{"X-Token": {"1"}}})
 }
 
 // startApacheProxy starts Apache as a proxy with directives.
@@ -240,7 +248,8 @@ func startApacheProxy(t *testing.T, upstream, directives string) string {
 		load += fmt.Sprintf("LoadModule %s_module /usr/lib/apache2/modules/mod_%s.so\n", name, name)
 	}
 	file := filepath.Join(dir, "apache.conf")
-	writeFiles(t, map[string]string{file: fmt.Sprintf("%sServerName localhost\nListen %s\nPidFile %s/pid\nMutex posixsem\nErrorLog /dev/stderr\nProxyPreserveHost On\n%s\nProxyPass / http://%s/\n", load, addr, dir, directives, upstream)})
+	writeFiles(t, map[string]string{file: fmt.Sprintf("%sServerName localhost\nListen %s\nPidFile %s/pid\nMutex posixsem\nErrorLog "+
+		"/dev/stderr\nProxyPreserveHost On\n%s\nProxyPass / http://%s/\n", load, addr, dir, directives, upstream)})
 	start(t, addr, exec.Command(path, "-d", dir, "-f", file, "-X"))
 	return addr
 }
@@ -251,7 +260,8 @@ func startHAProxy(t *testing.T, upstream, lines string) string {
 	path := servertest.Program(t, "install HAProxy (Debian: apt-get install haproxy)", "haproxy", "/usr/sbin/haproxy")
 	addr := servertest.FreeAddress(t)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	writeFiles(t, map[string]string{file: fmt.Sprintf("defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n"+
+	writeFiles(t, map[string]string{file: fmt.Sprintf("defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout "+
+		"server 30s\n"+
 		"frontend api\n    bind %s\n%s\n    default_backend api\nbackend api\n    server api %s\n", addr, lines, upstream)})
 	start(t, addr, exec.Command(path, "-f", file, "-db"))
 	return addr
@@ -336,7 +346,8 @@ wp_install('shop', 'admin', 'admin@example.org', false, '', 'of a test');
 `,
 		filepath.Join(dir, "wp-content/mu-plugins/shop.php"): `<?php
 add_action('rest_api_init', function () {
-    register_rest_route('shop/v1', '/list', ['methods' => 'GET, POST, PUT', 'permission_callback' => '__return_true', 'callback' => fn () => ['ok' => true]]);
+    register_rest_route('shop/v1', '/list', ['methods' => 'GET, POST, PUT', 'permission_callback' => '__return_true', 'callback' => fn ` +
+			`() => ['ok' => true]]);
 });
 add_action('wp_ajax_nopriv_shop', fn () => wp_send_json(['ok' => true]));
 `,

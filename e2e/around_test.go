@@ -64,8 +64,10 @@ var aroundNginx = []struct {
 	{server: "proxy_cache api; proxy_cache_valid any 1h;"},
 	{server: "proxy_cache api; proxy_cache_valid any 1h; proxy_cache_key $uri; proxy_ignore_headers Cache-Control Vary Expires Set-Cookie;"},
 	{server: "proxy_cache api; proxy_cache_valid any 1h; proxy_cache_methods GET HEAD POST; proxy_ignore_headers Cache-Control Vary;"},
-	{server: "proxy_cache api; proxy_cache_valid any 1h; proxy_cache_use_stale error http_500 http_403; proxy_cache_background_update on; proxy_cache_lock on;"},
-	{server: "proxy_cache api; proxy_cache_valid any 1h; proxy_cache_bypass $http_x; proxy_no_cache $http_x; proxy_cache_min_uses 1; proxy_cache_revalidate on;"},
+	{server: "proxy_cache api; proxy_cache_valid any 1h; proxy_cache_use_stale error http_500 http_403; proxy_cache_background_update on; " +
+		"proxy_cache_lock on;"},
+	{server: "proxy_cache api; proxy_cache_valid any 1h; proxy_cache_bypass $http_x; proxy_no_cache $http_x; proxy_cache_min_uses 1; " +
+		"proxy_cache_revalidate on;"},
 	{server: "proxy_cache_convert_head off; proxy_cache_max_range_offset 1; proxy_force_ranges on;"},
 	{server: "proxy_store on; proxy_store_access all:rw; root DIR;"},
 	{server: "open_file_cache max=10; open_file_cache_valid 60s;"},
@@ -116,7 +118,8 @@ var aroundNginx = []struct {
 	{server: "log_subrequest on; log_not_found off; access_log off;"},
 	{http: "map_hash_bucket_size 128; variables_hash_bucket_size 128; geo $geo { default 1; } split_clients $remote_addr $split { * a; }"},
 	{server: "sendfile on; aio threads; directio 4m; output_buffers 2 32k; postpone_output 0; tcp_nodelay on; reset_timedout_connection on;"},
-	{server: "fastcgi_cache off; uwsgi_cache off; scgi_cache off; fastcgi_intercept_errors on; grpc_intercept_errors on; memcached_next_upstream error;"},
+	{server: "fastcgi_cache off; uwsgi_cache off; scgi_cache off; fastcgi_intercept_errors on; grpc_intercept_errors on; " +
+		"memcached_next_upstream error;"},
 	{server: "fastcgi_param HTTP_ORIGIN a; uwsgi_param HTTP_ORIGIN a; scgi_param HTTP_ORIGIN a; grpc_set_header Origin a;"},
 	{server: "resolver 127.0.0.1; resolver_timeout 1s;"},
 	{server: "http2_push_preload on; ssl_session_cache none;"},
@@ -202,7 +205,8 @@ func (b *surrounded) take() []string {
 func (b *surrounded) judge(t *testing.T, addr string, isRefused bool, vary ...string) {
 	t.Helper()
 	const first, second = "www.example.com", "sport.news.example"
-	page, other, evil := "https://www-example-com.cdn.ampproject.org", "https://sport-news-example.cdn.ampproject.org", "https://www-evil-example.cdn.ampproject.org"
+	page, other, evil := "https://www-example-com.cdn.ampproject.org", "https://sport-news-example.cdn.ampproject.org",
+		"https://www-evil-example.cdn.ampproject.org"
 	forged := map[string]string{"Ampcors-Publisher": first, "Ampcors_Publisher": first, "Ampcors.Publisher": first}
 	for _, request := range []struct {
 		name, method, origin string
@@ -216,9 +220,12 @@ func (b *surrounded) judge(t *testing.T, addr string, isRefused bool, vary ...st
 		{"a forged GET", "GET", evil, nil, ""},
 		{"a forged POST", "POST", evil, nil, ""},
 		{"a forged POST without Origin", "POST", "", map[string]string{"AMP-Same-Origin": "true", "Sec-Fetch-Site": "cross-site"}, ""},
-		{"a forged POST that claims to be a GET", "POST", evil, map[string]string{"X-Original-Method": "GET", "X-HTTP-Method-Override": "GET"}, ""},
-		{"a page's preflight", "OPTIONS", page, map[string]string{"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-any"}, ""},
-		{"a forged preflight", "OPTIONS", evil, map[string]string{"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-any"}, ""},
+		{"a forged POST that claims to be a GET", "POST", evil, map[string]string{"X-Original-Method": "GET", "X-HTTP-Method-Override": "GET"},
+			""},
+		{"a page's preflight", "OPTIONS", page, map[string]string{"Access-Control-Request-Method": "POST",
+			"Access-Control-Request-Headers": "x-any"}, ""},
+		{"a forged preflight", "OPTIONS", evil, map[string]string{"Access-Control-Request-Method": "POST",
+			"Access-Control-Request-Headers": "x-any"}, ""},
 	} {
 		headers := map[string]string{"Origin": request.origin}
 		for name, value := range request.headers {
@@ -235,7 +242,8 @@ func (b *surrounded) judge(t *testing.T, addr string, isRefused bool, vary ...st
 			}
 		case isRefused && len(runs) == 0 && !isDone:
 		case isPreflight && len(runs) == 0 && isDone && slices.Equal(origins, []string{request.origin}):
-		case !isPreflight && slices.Equal(runs, []string{request.method + " " + request.publisher}) && isDone && slices.Equal(origins, []string{request.origin}):
+		case !isPreflight && slices.Equal(runs, []string{request.method + " " + request.publisher}) && isDone &&
+			slices.Equal(origins, []string{request.origin}):
 			for _, member := range vary {
 				if !slices.Contains(varyOf(resp.Header), member) {
 					t.Errorf("%s: Vary has no %s: %q", request.name, member, resp.Header.Values("Vary"))
@@ -279,7 +287,8 @@ var aroundCaddy = []struct {
 	// In front of it: what can keep a request.
 	{lines: "route {\nrespond /x ok\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
 	{lines: "route {\nrequest_header Host b.example\nAMPCORS\nPROXY\n}", invalid: "headers is in front of ampcors"},
-	{lines: "route {\ntry_files {path} =404\nAMPCORS\nPROXY\n}\nhandle_errors {\nreverse_proxy $OPEN\n}", invalid: "the matcher file is in front of ampcors"},
+	{lines: "route {\ntry_files {path} =404\nAMPCORS\nPROXY\n}\nhandle_errors {\nreverse_proxy $OPEN\n}",
+		invalid: "the matcher file is in front of ampcors"},
 	{lines: "@f file {path} =404\nvars @f a b\nhandle_errors {\nreverse_proxy $OPEN\n}", invalid: "the matcher file is in front of ampcors"},
 	{lines: "route {\nredir /x /y\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
 	{lines: "route {\nabort /x\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
@@ -294,7 +303,8 @@ var aroundCaddy = []struct {
 	{lines: "route {\npush /x\nAMPCORS\nPROXY\n}", invalid: "push is in front of ampcors"},
 	{lines: "route {\nmetrics /x\nAMPCORS\nPROXY\n}", invalid: "metrics is in front of ampcors"},
 	{lines: "route {\nacme_server\nAMPCORS\nPROXY\n}", invalid: "acme_server is in front of ampcors"},
-	{lines: "route {\nintercept {\nhandle_response {\nreverse_proxy $OPEN\n}\n}\nAMPCORS\nPROXY\n}", invalid: "intercept is in front of ampcors"},
+	{lines: "route {\nintercept {\nhandle_response {\nreverse_proxy $OPEN\n}\n}\nAMPCORS\nPROXY\n}",
+		invalid: "intercept is in front of ampcors"},
 	{lines: "route {\nhandle /x {\nrespond ok\n}\nAMPCORS\nPROXY\n}", invalid: "static_response is in front of ampcors"},
 	{lines: "handle_path /api/* {\nAMPCORS\nPROXY\n}", invalid: "ampcors is behind a matcher (path)"},
 	{lines: "handle_errors {\nAMPCORS\nPROXY\n}\nPROXY", invalid: "ampcors is in handle_errors"},
@@ -348,7 +358,8 @@ func TestCaddyDecidesWhateverStandsAround(t *testing.T) {
 	addr, admin := servertest.FreeAddress(t), servertest.FreeAddress(t)
 	fill := strings.NewReplacer(
 		"AMPCORS", "ampcors www.example.com *.news.example {\npublisher_header Ampcors-Publisher\nrequest_headers X-Any\ncredentialed\n}",
-		"PROXY", "reverse_proxy "+address, "BACKEND", address, "$OPEN", open, "$OK", status(http.StatusOK), "$DENIES", status(http.StatusUnauthorized),
+		"PROXY", "reverse_proxy "+address, "BACKEND", address, "$OPEN", open, "$OK", status(http.StatusOK), "$DENIES",
+		status(http.StatusUnauthorized),
 		"PASSWORD", "$2a$14$7Yl2hh9sv4Uj5n0UVGRuWuZb0kbhNtgr4EX6n7bkKQp7m0vm2M5.m")
 	site := func(lines string) string {
 		if !strings.Contains(lines, "AMPCORS") {
@@ -364,7 +375,8 @@ func TestCaddyDecidesWhateverStandsAround(t *testing.T) {
 	start(t, addr, gatewayCaddy(t)("run", "--config", file))
 	rows := aroundCaddy
 	for name, matcher := range caddyMatchers {
-		for _, lines := range []string{"handle @m {\nAMPCORS\nPROXY\n}", "route {\nreverse_proxy @m $OPEN\nAMPCORS\nPROXY\n}", "route {\nAMPCORS\nhandle @m {\nPROXY\n}\nPROXY\n}"} {
+		for _, lines := range []string{"handle @m {\nAMPCORS\nPROXY\n}", "route {\nreverse_proxy @m $OPEN\nAMPCORS\nPROXY\n}",
+			"route {\nAMPCORS\nhandle @m {\nPROXY\n}\nPROXY\n}"} {
 			row := rows[0]
 			row.lines = "@m " + matcher + "\n" + lines
 			if strings.HasPrefix(lines, "handle") {

@@ -95,7 +95,8 @@ func TestNginxAsksAuthz(t *testing.T) {
 	_, format, _ := strings.Cut(string(readme), "```nginx\nmap ")
 	format, _, _ = strings.Cut("map "+format, "```")
 	log := filepath.Join(t.TempDir(), "ampcors.log")
-	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)), strings.Replace(format, "/var/log/nginx/ampcors.log", log, 1))
+	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(gatewaytest.Backend)),
+		strings.Replace(format, "/var/log/nginx/ampcors.log", log, 1))
 	gatewaytest.Compare(t, "http://"+nginx, gatewaytest.NoPreflight503)
 	if resp, _ := send(t, "GET", "http://"+nginx+"/_ampcors", nil); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a client that asks authz itself gets %d", resp.StatusCode)
@@ -104,7 +105,8 @@ func TestNginxAsksAuthz(t *testing.T) {
 		"https://www-evil-example.cdn.ampproject.org": http.StatusForbidden} {
 		resp, _ := send(t, "GET", "http://"+nginx+"/second/", map[string]string{"Origin": origin})
 		if got := resp.Header.Get("Access-Control-Allow-Origin"); resp.StatusCode != want || (got == origin) != (want == http.StatusAccepted) {
-			t.Errorf("a second location that includes ampcors-location.conf: %s gets %d, Access-Control-Allow-Origin: %q", origin, resp.StatusCode, got)
+			t.Errorf("a second location that includes ampcors-location.conf: %s gets %d, Access-Control-Allow-Origin: %q", origin, resp.StatusCode,
+				got)
 		}
 	}
 	// The README's log has the origins and reasons of denials.
@@ -147,7 +149,8 @@ func TestNginxAsksWhateverTheServerSets(t *testing.T) {
 	nginx := startAuthzNginx(t, serve(t, handler), serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "the backend's own", http.StatusForbidden)
 	})), "satisfy any;\nallow 127.0.0.1;\ndeny all;\nproxy_intercept_errors on;\n")
-	for origin, want := range map[string]string{"https://www.example.com": "the backend's own", "https://evil.example": "Forbidden: unknown_host"} {
+	for origin, want := range map[string]string{"https://www.example.com": "the backend's own",
+		"https://evil.example": "Forbidden: unknown_host"} {
 		resp, body := send(t, "POST", "http://"+nginx+"/", map[string]string{"Origin": origin})
 		if got := strings.TrimSpace(body); resp.StatusCode != http.StatusForbidden || got != want ||
 			(resp.Header.Get("Access-Control-Allow-Origin") == origin) != (want == "the backend's own") {
@@ -231,7 +234,8 @@ func TestNginxWhileAuthzIsDown(t *testing.T) {
 func TestNginxRefusesASecondWayInALocation(t *testing.T) {
 	path := servertest.Program(t, "install nginx (Debian: apt-get install nginx-light)", "nginx", "/usr/sbin/nginx")
 	for _, line := range []string{
-		"proxy_pass http://127.0.0.1:3;", "fastcgi_pass 127.0.0.1:3;", "uwsgi_pass 127.0.0.1:3;", "scgi_pass 127.0.0.1:3;", "grpc_pass 127.0.0.1:3;",
+		"proxy_pass http://127.0.0.1:3;", "fastcgi_pass 127.0.0.1:3;", "uwsgi_pass 127.0.0.1:3;", "scgi_pass 127.0.0.1:3;",
+		"grpc_pass 127.0.0.1:3;",
 		"set $memcached_key $uri; memcached_pass 127.0.0.1:3;", "auth_request /login;", "proxy_cache api;", "proxy_store on;", "satisfy any;",
 		"mirror /copy;", "proxy_intercept_errors on;", "recursive_error_pages on;", "proxy_method POST;", "proxy_pass_request_headers off;", "",
 	} {
@@ -329,7 +333,8 @@ func TestAServerBehindNginxConf(t *testing.T) {
 		{"https://www-evil-example.cdn.ampproject.org", "a=b", "", 403, 0},
 	} {
 		before := asked.Load()
-		resp, body := send(t, "GET", "http://"+nginx+"/a", map[string]string{"Origin": test.origin, "Cookie": test.cookie, "Ampcors-Publisher": "forged.example"})
+		resp, body := send(t, "GET", "http://"+nginx+"/a", map[string]string{"Origin": test.origin, "Cookie": test.cookie,
+			"Ampcors-Publisher": "forged.example"})
 		origin := resp.Header.Get("Access-Control-Allow-Origin")
 		if resp.StatusCode != test.status || test.status == 200 && body != test.want || int(asked.Load()-before) != test.runs ||
 			(origin == test.origin) != (test.status != 403) {

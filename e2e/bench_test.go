@@ -32,7 +32,8 @@ func BenchmarkNginxAndGateways(b *testing.B) {
 	start(b, authz, exec.Command(program, "serve-authz", "--proxy", "nginx", "--config", file, "--listen", authz))
 	proxy, _ := startServeProxy(b, program, behind, cfg)
 	caddy, site := servertest.FreeAddress(b), filepath.Join(b.TempDir(), "Caddyfile")
-	writeFiles(b, map[string]string{site: "{\n\tadmin off\n}\nhttp://" + caddy + " {\n\tampcors www.example.com\n\treverse_proxy " + behind + "\n}\n"})
+	writeFiles(b, map[string]string{site: "{\n\tadmin off\n}\nhttp://" + caddy + " {\n\tampcors www.example.com\n\treverse_proxy " + behind +
+		"\n}\n"})
 	start(b, caddy, gatewayCaddy(b)("run", "--config", site))
 	document, err := os.ReadFile("../docs/proxy.md")
 	if err != nil {
@@ -77,7 +78,8 @@ func BenchmarkNginxAndGateways(b *testing.B) {
 						_, _ = io.Copy(io.Discard, resp.Body)
 						resp.Body.Close()
 						times[i] = append(times[i], time.Since(begun))
-						if isAllowed := resp.Header.Get("Access-Control-Allow-Origin") == cached; resp.StatusCode != http.StatusOK || isAllowed != (kind != "nginx") {
+						if isAllowed := resp.Header.Get("Access-Control-Allow-Origin") == cached; resp.StatusCode != http.StatusOK ||
+							isAllowed != (kind != "nginx") {
 							b.Errorf("%s: %s %v", kind, resp.Status, resp.Header)
 						}
 					}

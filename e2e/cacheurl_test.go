@@ -26,11 +26,14 @@ func randomURL(r *rand.Rand) string {
 		b.WriteString(pick("user@", "user:secret@", "@", ":@"))
 	}
 	if r.IntN(8) > 0 {
-		b.WriteString(pick("www.example.com", "example.com", "WWW.Example.COM", "my-site.example.com", "m.news.example.co.uk", "a--b.example", "en-us.example.com",
-			"bücher.example", "xn--bcher-kva.example", "XN--BCHER-KVA.example", "faß.example", "xn--fa-hia.example", "日本語.jp", "مثال.إختبار", "www.xn--a.com", "xn--.com",
+		b.WriteString(pick("www.example.com", "example.com", "WWW.Example.COM", "my-site.example.com", "m.news.example.co.uk", "a--b.example",
+			"en-us.example.com",
+			"bücher.example", "xn--bcher-kva.example", "XN--BCHER-KVA.example", "faß.example", "xn--fa-hia.example", "日本語.jp", "مثال.إختبار",
+			"www.xn--a.com", "xn--.com",
 			"xn--0.example", "xn--example.com", "☃.example", "🐘.example", "1.example", "a.b.c.d.e.f.example", strings.Repeat("a", 63)+".example"))
 	} else {
-		b.WriteString(pick("ex_ample.com", "-example.com", "example-.com", strings.Repeat("a", 64)+".example", "127.0.0.1", "0x7f.1", "1.2.3", "[::1]",
+		b.WriteString(pick("ex_ample.com", "-example.com", "example-.com", strings.Repeat("a", 64)+".example", "127.0.0.1", "0x7f.1", "1.2.3",
+			"[::1]",
 			"localhost", "example.com.", "exa%6Dple.com", "exa mple.com", "exam\tple.com", "a..b.example", "a\u200db.example", "example.com%2Fpath"))
 	}
 	if r.IntN(20) == 0 {
@@ -42,7 +45,8 @@ func randomURL(r *rand.Rand) string {
 		}
 		return pick("article", "2026", "a-b_c", "Über", "%C3%BC", "%c3%bc", "%2F", "%2f", "%", "%zz", " ", "'", "\"", "<b>", "`", "{x}", "|", "^",
 			"[0]", "~", "!", "$&", "(1)", "*", "+", ",", ";v=1", "=", ":", "@",
-			".", "..", "%2e", "%2E.", ".%2e", "日", "\u00a0", "\u200b", "photo.jpg", "PHOTO.JPG", "a.avif", "b.HEIC", "font.woff2", "s", "c", "www.other.example", "")
+			".", "..", "%2e", "%2E.", ".%2e", "日", "\u00a0", "\u200b", "photo.jpg", "PHOTO.JPG", "a.avif", "b.HEIC", "font.woff2", "s", "c",
+			"www.other.example", "")
 	}
 	for range r.IntN(5) {
 		b.WriteString(pick("/", "/", "/", "/", "//"))
@@ -91,8 +95,10 @@ func TestBuildAgreesWithTheURLStandard(t *testing.T) {
 		t.Fatalf("%d answers", len(wants))
 	}
 	// The reasons for which Build rejects URLs that browsers accept.
-	reasons := regexp.MustCompile(`does not begin with http|has a \\, which browsers read as /|has a control character|has white space around it|` +
-		`has the host ".*", which (has no dot|ends in a number|has an empty label|is an IP address|has a trailing dot|has a label|has the character|has a port)|` +
+	reasons := regexp.MustCompile(`does not begin with http|has a \\, which browsers read as /|has a control character|has white space ` +
+		`around it|` +
+		`has the host ".*", which (has no dot|ends in a number|has an empty label|is an IP address|has a trailing dot|has a label|has the ` +
+		`character|has a port)|` +
 		`has user information|has the port "0443"`)
 	same, bothReject, different, notCompared := 0, 0, 0, 0
 	rejected := make(map[string]int)

@@ -41,8 +41,9 @@ func TestPartitionedCookiesDoNotSeparatePublishers(t *testing.T) {
 		{page: cached, reads: true, cookie: false}, // it gets the cookie
 		{page: cached, reads: true, cookie: true},
 		{page: evil, reads: false, cookie: true},
-		{page: "https://blog-news-example.cdn.ampproject.org", reads: true, cookie: true}, // also allowed: the API must compare Decision.Publisher
-		{page: bing, reads: true, cookie: false},                                          // another site
+		// also allowed: the API must compare Decision.Publisher
+		{page: "https://blog-news-example.cdn.ampproject.org", reads: true, cookie: true},
+		{page: bing, reads: true, cookie: false}, // another site
 		{page: "https://evil.example", reads: false, cookie: false},
 	} {
 		got := visit(t, page, step.page, read)

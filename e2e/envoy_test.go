@@ -38,7 +38,8 @@ func TestEnvoysConfigurationIsThatOfItsTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"status_on_error", "allowed_client_headers_on_success", "headers_with_underscores_action", "explicit_http_config"} {
+	for _, field := range []string{"status_on_error", "allowed_client_headers_on_success", "headers_with_underscores_action",
+		"explicit_http_config"} {
 		misspelt := bytes.Replace(data, []byte(field), []byte(field[1:]), 1)
 		if _, err := decode(misspelt); err == nil || bytes.Equal(misspelt, data) {
 			t.Errorf("a misspelt %s is accepted", field)

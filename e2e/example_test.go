@@ -29,7 +29,8 @@ func TestThePageOfTheExampleDecidesWhatIsTyped(t *testing.T) {
 		"https://www-example-com.cdn.ampproject.org": "Allowed: cache_origin",
 		"https://evil-example.cdn.ampproject.org":    "Denied: publisher_not_allowed",
 	} {
-		if err := chromedp.Do(page, chromedp.Navigate("http://localhost:"+port+"/"), chromedp.SendKeys(chromedp.ID("origin"), origin)); err != nil {
+		if err := chromedp.Do(page, chromedp.Navigate("http://localhost:"+port+"/"),
+			chromedp.SendKeys(chromedp.ID("origin"), origin)); err != nil {
 			t.Fatal(err)
 		}
 		if err := chromedp.Do(page, chromedp.Click(chromedp.CSS("form button")), chromedp.WaitVisible(chromedp.CSS(".verdict"))); err != nil {

@@ -31,12 +31,13 @@ sub vcl_backend_response { %s }
 	return addr
 }
 
-// TestACacheInFrontIsTheCause puts real caches in front of ampcors that give everybody one answer. Each page fails because of the cache, and
-// the backend is right.
+// TestACacheInFrontIsTheCause puts real caches in front of ampcors that give everybody one answer. Each page fails because of the
+// cache, and the backend is right.
 func TestACacheInFrontIsTheCause(t *testing.T) {
 	const (
-		denial     = "https://evil-example.cdn.ampproject.org" // asks first, so that a denial is kept
-		byPath     = `proxy_cache api; proxy_cache_key $uri; proxy_cache_valid any 1h; proxy_ignore_headers Cache-Control Vary Expires Set-Cookie; proxy_pass http://%s;`
+		denial = "https://evil-example.cdn.ampproject.org" // asks first, so that a denial is kept
+		byPath = `proxy_cache api; proxy_cache_key $uri; proxy_cache_valid any 1h; proxy_ignore_headers Cache-Control Vary Expires ` +
+			`Set-Cookie; proxy_pass http://%s;`
 		byPathVary = `unset beresp.http.Vary; unset beresp.http.Cache-Control; set beresp.ttl = 1h;`
 	)
 	nginx := func(location string) func(*testing.T, string) string {
@@ -127,7 +128,8 @@ func TestWhatStandsInFront(t *testing.T) {
 		t.Fatal("OPERATIONS has no section about what stands in front")
 	}
 	var runs atomic.Int32
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher, "other.example"}, Methods: []string{"PUT"}, Email: ampcors.Email{Senders: []string{"news@example.com"}}})
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher, "other.example"}, Methods: []string{"PUT"},
+		Email: ampcors.Email{Senders: []string{"news@example.com"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,8 @@ func TestWhatStandsInFront(t *testing.T) {
 	haproxy := func(replace ...string) string {
 		addr, file := servertest.FreeAddress(t), filepath.Join(t.TempDir(), "haproxy.cfg")
 		text := strings.NewReplacer(append(replace, "127.0.0.1:8080", addr, "127.0.0.1:9000", api)...).Replace(block(t, section, "", "haproxy"))
-		writeFiles(t, map[string]string{file: "defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n" + text})
+		writeFiles(t, map[string]string{file: "defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server " +
+			"30s\n" + text})
 		path := servertest.Program(t, "install HAProxy (Debian: apt-get install haproxy)", "haproxy", "/usr/sbin/haproxy")
 		start(t, addr, exec.Command(path, "-f", file, "-db"))
 		return addr
@@ -213,7 +216,8 @@ func TestWhatStandsInFront(t *testing.T) {
 		t.Errorf("two origins: %d %q", status, body)
 	}
 	noMethod := varnish("sub vcl_recv { unset req.http.Access-Control-Request-Method; }\n")
-	if status, _, body := call(noMethod, "OPTIONS", cached, "Access-Control-Request-Method", "PUT"); status != http.StatusOK || body != "OPTIONS" {
+	if status, _, body := call(noMethod, "OPTIONS", cached, "Access-Control-Request-Method", "PUT"); status != http.StatusOK ||
+		body != "OPTIONS" {
 		t.Errorf("without Access-Control-Request-Method: %d %q", status, body)
 	}
 	byURL := nginx(" $http_origin $http_amp_email_sender", "")
@@ -243,7 +247,8 @@ def Checked(get_response):
 		if resp, body := send(t, "POST", "http://"+proxy+"/", map[string]string{"Origin": cached}); resp.StatusCode != want {
 			t.Errorf("%q: %s %.300q; want %d", exempt, resp.Status, body, want)
 		}
-		if resp, _ := send(t, "POST", "http://"+proxy+"/", map[string]string{"Origin": evil}); resp.StatusCode != http.StatusForbidden || resp.Header.Get("Cache-Control") != "no-store" {
+		if resp, _ := send(t, "POST", "http://"+proxy+"/", map[string]string{"Origin": evil}); resp.StatusCode != http.StatusForbidden ||
+			resp.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%q: a forged POST: %s", exempt, resp.Status)
 		}
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/ampcors/ampcors/configfile"
 )
 
-// A serviceMonitor has the fields that the example uses of the Prometheus Operator's resource, whose Go module would bring all of Prometheus.
-// https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.ServiceMonitor
+// A serviceMonitor has the fields that the example uses of the Prometheus Operator's resource, whose Go module would bring all of
+// Prometheus. https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.ServiceMonitor
 type serviceMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -91,11 +91,13 @@ func portsOf(container corev1.Container) map[string]int32 {
 func checkAmpcors(t *testing.T, command string, pod corev1.PodSpec, container corev1.Container, config corev1.ConfigMap) {
 	t.Helper()
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
-		if probe.HTTPGet == nil || probe.HTTPGet.Port.String() != "metrics" || probe.HTTPGet.Path != "/healthz" && probe.HTTPGet.Path != "/readyz" {
+		if probe.HTTPGet == nil || probe.HTTPGet.Port.String() != "metrics" ||
+			probe.HTTPGet.Path != "/healthz" && probe.HTTPGet.Path != "/readyz" {
 			t.Errorf("%+v", probe.HTTPGet)
 		}
 	}
-	if !*container.SecurityContext.ReadOnlyRootFilesystem || container.VolumeMounts[0].SubPath != "" || pod.Volumes[0].ConfigMap.Name != config.Name {
+	if !*container.SecurityContext.ReadOnlyRootFilesystem || container.VolumeMounts[0].SubPath != "" ||
+		pod.Volumes[0].ConfigMap.Name != config.Name {
 		t.Error("the root can be written, or the list is not followed")
 	}
 	dir := t.TempDir()
@@ -145,10 +147,12 @@ func TestKubernetesManifests(t *testing.T) {
 		monitor    serviceMonitor
 	)
 	readManifests(t, "ampcors.yaml", map[string]any{"v1 ConfigMap": &config, "apps/v1 Deployment": &deployment, "v1 Service": &service,
-		"policy/v1 PodDisruptionBudget": &budget, "networking.k8s.io/v1 NetworkPolicy": &network, "monitoring.coreos.com/v1 ServiceMonitor": &monitor})
+		"policy/v1 PodDisruptionBudget": &budget, "networking.k8s.io/v1 NetworkPolicy": &network,
+		"monitoring.coreos.com/v1 ServiceMonitor": &monitor})
 	pod := deployment.Spec.Template
 	container := pod.Spec.Containers[0]
-	checkSelectors(t, pod.Labels, deployment.Spec.Selector, budget.Spec.Selector, &network.Spec.PodSelector, metav1.SetAsLabelSelector(service.Spec.Selector))
+	checkSelectors(t, pod.Labels, deployment.Spec.Selector, budget.Spec.Selector, &network.Spec.PodSelector,
+		metav1.SetAsLabelSelector(service.Spec.Selector))
 	checkAmpcors(t, "serve-authz", pod.Spec, container, config)
 	if selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector); err != nil || !selector.Matches(labels.Set(service.Labels)) ||
 		service.Labels[monitor.Spec.JobLabel] != "ampcors" {
@@ -162,7 +166,8 @@ func TestKubernetesManifests(t *testing.T) {
 	if !*pod.Spec.SecurityContext.RunAsNonRoot {
 		t.Error("the user may be root")
 	}
-	if ref := container.Env[0].ValueFrom.SecretKeyRef; !*ref.Optional || container.Env[0].Name != "AMPCORS_DATABASE" { // README.md says how it is made
+	// README.md says how it is made
+	if ref := container.Env[0].ValueFrom.SecretKeyRef; !*ref.Optional || container.Env[0].Name != "AMPCORS_DATABASE" {
 		t.Errorf("%+v", ref)
 	}
 }
@@ -186,7 +191,8 @@ func TestKubernetesManifestsOfTheProxy(t *testing.T) {
 		t.Error("the user may be root")
 	}
 	ports := portsOf(container)
-	if target := service.Spec.Ports[0].TargetPort.String(); target != "proxy" || !slices.Contains(container.Args, fmt.Sprintf("--listen=:%d", ports[target])) {
+	if target := service.Spec.Ports[0].TargetPort.String(); target != "proxy" ||
+		!slices.Contains(container.Args, fmt.Sprintf("--listen=:%d", ports[target])) {
 		t.Errorf("the Service leads to %s, and the proxy has %q", target, container.Args)
 	}
 	if host, port := backend.Env[0].Value, backend.Env[1].Value; !slices.Contains(container.Args, "--to=http://"+host+":"+port) {

@@ -23,7 +23,8 @@ var migrants = []struct {
 	header                      http.Header
 }{
 	{name: "the publisher's page on a cache reads", method: "GET", origin: cached, claim: own},
-	{name: "… with the hash prefix", method: "GET", origin: "https://qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca.cdn.ampproject.org", claim: own},
+	{name: "… with the hash prefix", method: "GET", origin: "https://qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca.cdn.ampproject.org",
+		claim: own},
 	{name: "… without `__amp_source_origin`", method: "GET", origin: cached},
 	{name: "… asks by a preflight to post JSON", method: "OPTIONS", origin: cached, claim: own,
 		header: http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}},
@@ -97,8 +98,10 @@ func TestMigrationPages(t *testing.T) {
 		readme.Check(t, "../docs/migrate/toolbox-cors.md", "toolbox", migrationTable(t, "toolbox-cors", before))
 	})
 	t.Run("patterns", func(t *testing.T) {
-		addr := startNginxWith(t, `map $http_origin $amp_origin { default ""; "~^https://(www\.example\.com|[a-z0-9-]+\.cdn\.ampproject\.org)$" $http_origin; }`,
-			`add_header Access-Control-Allow-Origin $amp_origin; add_header Access-Control-Allow-Credentials true; proxy_pass http://`+serve(t, api)+`;`)
+		addr := startNginxWith(t, `map $http_origin $amp_origin { default ""; `+
+			`"~^https://(www\.example\.com|[a-z0-9-]+\.cdn\.ampproject\.org)$" $http_origin; }`,
+			`add_header Access-Control-Allow-Origin $amp_origin; add_header Access-Control-Allow-Credentials true; proxy_pass http://`+serve(t, api)+
+				`;`)
 		readme.Check(t, "../docs/migrate/patterns.md", "patterns", migrationTable(t, "nginx with that rule", proxy(addr)))
 	})
 	t.Run("libraries", func(t *testing.T) {
@@ -120,7 +123,8 @@ func TestOptionsOfOtherLibraries(t *testing.T) {
 	t.Parallel()
 	below := regexp.MustCompile(`^https://([a-z0-9-]+\.)+example\.com$`)
 	before := rs.New(rs.Options{AllowOriginFunc: below.MatchString, AllowCredentials: true, OptionsPassthrough: true}).Handler(api)
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"*.example.com"}, Origins: []string{"http://localhost:3000", "https://app-pr-12.host.example"}, Credentialed: true})
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"*.example.com"},
+		Origins: []string{"http://localhost:3000", "https://app-pr-12.host.example"}, Credentialed: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,8 +128,8 @@ func (o *onCall) has(signal string) bool {
 	return regexp.MustCompile("(?m)^" + pattern).MatchString(text)
 }
 
-// TestOperationsLeadsToTheCause injects faults in real servers. For each, the first signal comes, and the command that docs/OPERATIONS.md names says
-// what the cause is. With -v it prints how long both took.
+// TestOperationsLeadsToTheCause injects faults in real servers. For each, the first signal comes, and the command that
+// docs/OPERATIONS.md names says what the cause is. With -v it prints how long both took.
 func TestOperationsLeadsToTheCause(t *testing.T) {
 	program := buildAmpcors(t)
 	operations, err := os.ReadFile("../docs/OPERATIONS.md")
@@ -157,13 +157,15 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			"GET " + page, `metric: ampcors_config_in_force 0`, "ampcors check FILE", `list\.txt:3:1: "www\.new example\.com"`},
 		{"a publisher was removed", nil,
 			func(o *onCall) { o.publishers("www.example.com") },
-			"GET " + other, deniedAs("publisher_not_allowed"), "ampcors explain --config FILE ORIGIN", `publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
+			"GET " + other, deniedAs("publisher_not_allowed"), "ampcors explain --config FILE ORIGIN",
+			`publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
 		{"a publisher that only a pattern matches, on a cache that gives it a hash prefix",
 			func(o *onCall) { o.publishers("*.example.com") },
 			func(o *onCall) {
 				o.write(o.list+".all", "www.example.com\nthis-is-a-long-name-of-a-publisher-that-has-a-hash-as-prefix.example.com\n")
 			},
-			"GET https://clmgmuym4fnudewgntl6qtgbeiuanoyd5ivhkallyfgnn377fj6a.cdn.ampproject.org", deniedAs("hash_not_known"), "ampcors reverse --among DOMAINS ORIGIN", `this-is-a-long-name\S*\.example\.com`},
+			"GET https://clmgmuym4fnudewgntl6qtgbeiuanoyd5ivhkallyfgnn377fj6a.cdn.ampproject.org", deniedAs("hash_not_known"),
+			"ampcors reverse --among DOMAINS ORIGIN", `this-is-a-long-name\S*\.example\.com`},
 		{"an international name with a shared prefix", nil,
 			func(o *onCall) { o.publishers("www.example.com", "xn-foo.ru.com") },
 			"GET https://xn--foo-ru-com.cdn.ampproject.org", deniedAs("ambiguous_prefix"), "ampcors check FILE", `xn-foo\.ru\.com`},
@@ -176,7 +178,8 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			"GET " + page, deniedAs("unknown_host"), "ampcors explain --config FILE --caches CACHES ORIGIN", `below cdn\.ampproject\.org`},
 		{"the database is down", (*onCall).withDatabase,
 			func(o *onCall) { o.database.Stop() },
-			"GET https://in-example-org.cdn.ampproject.org", `metric: ampcors_source_rejected_lookups_total\{by="circuit_open"\} [1-9]`, "ampcors check --database … FILE", `connect|refused|shut`},
+			"GET https://in-example-org.cdn.ampproject.org", `metric: ampcors_source_rejected_lookups_total\{by="circuit_open"\} [1-9]`,
+			"ampcors check --database … FILE", `connect|refused|shut`},
 		{"the triggers of the database are missing", (*onCall).withDatabase,
 			func(o *onCall) {
 				for _, trigger := range []string{"insert", "update", "delete", "truncate"} {
@@ -186,10 +189,12 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			"GET https://in-example-org.cdn.ampproject.org", `metric: ampcors_source_listening 0`, "ampcors check --database … FILE", `trigger`},
 		{"a proxy drops Origin", nil,
 			func(o *onCall) { o.behind(`proxy_set_header Origin ""; proxy_pass http://%s;`) },
-			"POST " + page, deniedAs("no_origin_unsafe"), "ampcors probe --endpoint URL --publisher DOMAIN", `Look first for a proxy in front of the backend that drops the request header Origin`},
+			"POST " + page, deniedAs("no_origin_unsafe"), "ampcors probe --endpoint URL --publisher DOMAIN",
+			`Look first for a proxy in front of the backend that drops the request header Origin`},
 		{"a cache in front that ignores Vary", nil,
 			func(o *onCall) {
-				o.behind(`proxy_cache api; proxy_cache_key $uri; proxy_cache_valid any 1h; proxy_ignore_headers Cache-Control Vary; proxy_pass http://%s;`)
+				o.behind(`proxy_cache api; proxy_cache_key $uri; proxy_cache_valid any 1h; proxy_ignore_headers Cache-Control Vary; proxy_pass ` +
+					`http://%s;`)
 				o.ask("GET", other)
 			},
 			"GET " + page, "response: 200 " + other, "ampcors probe --endpoint URL --publisher DOMAIN", `cached-wrong-origin`},
@@ -204,7 +209,8 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 					o.t.Fatal(err)
 				}
 			},
-			"GET " + other, `log: .*is applied.*firstRemoved=www\.example\.org`, "ampcors explain --config FILE ORIGIN", `publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
+			"GET " + other, `log: .*is applied.*firstRemoved=www\.example\.org`, "ampcors explain --config FILE ORIGIN",
+			`publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			row := regexp.MustCompile(`(?m)^\| ` + fault.name + `.*\| ` + regexp.QuoteMeta("`"+fault.command+"`"))
@@ -212,7 +218,8 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 				t.Errorf("OPERATIONS has no row with %q", fault.command)
 			}
 			dir := t.TempDir()
-			o := &onCall{t: t, ampcors: program, config: filepath.Join(dir, "config.json"), list: filepath.Join(dir, "list.txt"), log: filepath.Join(dir, "log")}
+			o := &onCall{t: t, ampcors: program, config: filepath.Join(dir, "config.json"), list: filepath.Join(dir, "list.txt"),
+				log: filepath.Join(dir, "log")}
 			text, err := json.Marshal(map[string]any{"publishersFile": "list.txt", "methods": []string{"GET", "POST"}})
 			if err != nil {
 				t.Fatal(err)

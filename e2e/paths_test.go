@@ -34,7 +34,8 @@ var confusing = []string{
 }
 
 // harmless are paths of OWN that must work.
-var harmless = []string{"/OWN/x", "/OWN/articles/a%2Fb", "/OWN/%61", "/OWN/caf%C3%A9", "/OWN/a%20b", "/OWN/100%25", "/OWN/Upper", "/OWN/a@b:c"}
+var harmless = []string{"/OWN/x", "/OWN/articles/a%2Fb", "/OWN/%61", "/OWN/caf%C3%A9", "/OWN/a%20b", "/OWN/100%25", "/OWN/Upper",
+	"/OWN/a@b:c"}
 
 // fill puts names into a path.
 func fill(path, victim, own string) string {
@@ -91,7 +92,8 @@ func TestNoPublisherReachesThePathsOfAnother(t *testing.T) {
 	}
 	sent := 0
 	for name, backend := range backends {
-		proxy, _ := startServeProxy(t, program, backend, ampcors.Config{Publishers: []string{"www.example.com", "shop.example"}, Credentialed: true})
+		proxy, _ := startServeProxy(t, program, backend, ampcors.Config{Publishers: []string{"www.example.com", "shop.example"},
+			Credentialed: true})
 		for _, g := range []struct {
 			name, addr string
 		}{
@@ -164,7 +166,8 @@ func sendRaw(t *testing.T, addr, path, publisher string) *http.Response {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nOrigin: https://%s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", path, addr, publisher)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nOrigin: https://%s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", path, addr,
+		publisher)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)

@@ -45,13 +45,16 @@ var peerScenarios = []struct {
 	{name: "another publisher's cache page reads with cookies", page: evil, claim: "https://evil.example",
 		call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "… and claims to be an allowed one", page: evil, claim: own, call: `call('/api/read', withCookies)`, want: "blocked"},
-	{name: "… and claims to be both at once", page: evil, claim: "https://evil.example/" + own, call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "… and claims to be both at once", page: evil, claim: "https://evil.example/" + own, call: `call('/api/read', withCookies)`,
+		want: "blocked"},
 	{name: "… and posts a form, with the reader's cookies", page: evil, claim: "https://evil.example",
 		call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
-	{name: "… and posts a form without any claim", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
+	{name: "… and posts a form without any claim", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`,
+		want: "blocked"},
 	{name: "… and reads with a `Partitioned` cookie that the allowed page got", page: evil, before: cached, claim: "https://evil.example",
 		call: `call('/api/read', withCookies)`, want: "blocked"},
-	{name: "any website reads with cookies", page: "https://evil.example", claim: own, call: `call('/api/read', withCookies)`, want: "blocked"},
+	{name: "any website reads with cookies", page: "https://evil.example", claim: own, call: `call('/api/read', withCookies)`,
+		want: "blocked"},
 	{name: "sandboxed frame reads", page: cached, claim: own, call: `frame({sandbox: 'allow-scripts'}, "fetch('` + apiOrigin +
 		`" + claimed('/api/read') + "', {credentials: 'include'}).then(() => '200', () => 'blocked')")`, want: "blocked"},
 	{name: "publisher's pages on two caches read through a shared HTTP cache", page: "", claim: own, call: "", want: "reads"},
@@ -71,11 +74,13 @@ var contenders = []contender{
 		return mw.Wrap(s.handler())
 	}},
 	{name: "toolbox-cors", api: toolbox(`{}`)},
-	{name: "toolbox-cors, `sourceOriginPattern`", api: toolbox(`{"sourceOriginPattern": "https:\\/\\/(www\\.example\\.com|xn--bcher-kva\\.example|en-us\\.example\\.com|.*\\.news\\.example|api\\.example\\.org)$"}`)},
+	{name: "toolbox-cors, `sourceOriginPattern`", api: toolbox(`{"sourceOriginPattern": ` +
+		`"https:\\/\\/(www\\.example\\.com|xn--bcher-kva\\.example|en-us\\.example\\.com|.*\\.news\\.example|api\\.example\\.org)$"}`)},
 	{name: "toolbox-cors, `email: true`", api: toolbox(`{"email": true}`)},
 	{name: "jub0bs/cors", api: func(t *testing.T, s *site) http.Handler {
 		mw, err := jub0bs.NewMiddleware(jub0bs.Config{
-			Origins: listedOrigins(t), Credentialed: true, Methods: []string{"GET", "POST", "PUT"}, RequestHeaders: []string{"Content-Type", "X-Requested-With"},
+			Origins: listedOrigins(t), Credentialed: true, Methods: []string{"GET", "POST", "PUT"},
+			RequestHeaders: []string{"Content-Type", "X-Requested-With"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +90,8 @@ var contenders = []contender{
 	{name: "rs/cors", api: func(t *testing.T, s *site) http.Handler {
 		return rs.New(rs.Options{
 			// Only a wildcard can match a pattern's hosts on a cache.
-			AllowedOrigins: append(listedOrigins(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true, AllowedMethods: []string{"GET", "POST",
+			AllowedOrigins: append(listedOrigins(t), "https://*-news-example.cdn.ampproject.org"), AllowCredentials: true,
+			AllowedMethods: []string{"GET", "POST",
 				"PUT"}, AllowedHeaders: []string{"Content-Type", "X-Requested-With"},
 		}).Handler(s.handler())
 	}},

@@ -56,7 +56,8 @@ var prefixFamilies = []func(r *rand.Rand, tld string) string{
 		return "xn-" + letters(r, "0", "-0", ".0", "1", "a", "kva") + "." + tld
 	},
 	func(r *rand.Rand, tld string) string {
-		return "xn-" + letters(r, "kva", "a", "b") + "." + letters(r, "kva", "a", "10", "9") + "." + oneOf(r, "10", "2a", "com", "net") + "." + tld
+		return "xn-" + letters(r, "kva", "a", "b") + "." + letters(r, "kva", "a", "10", "9") + "." + oneOf(r, "10", "2a", "com", "net") + "." +
+			tld
 	},
 	// Labels with hyphens at their edges, and A-labels that decode to ASCII or to nothing.
 	func(r *rand.Rand, tld string) string {
@@ -235,7 +236,9 @@ func TestNoPrefixIsAcceptedThatAnotherHostHas(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d hosts and %d publishers: %d prefixes are accepted for their host, %d are not because another host has them, and %d although none has; %d are ambiguous, and would be accepted for another host, %d are shared with an invalid host name, %d are accepted for another host",
+	t.Logf("%d hosts and %d publishers: %d prefixes are accepted for their host, %d are not because another host has them, and %d although "+
+		"none has; %d are ambiguous, and would be accepted for another host, %d are shared with an invalid host name, %d are accepted for "+
+		"another host",
 		len(hosts), len(publishers), accepted, denied, lost, ambiguous, shared, different)
 	if len(hosts) < wanted*2/3 || compared < wanted || accepted < wanted/2 || denied < wanted/100 || ambiguous < wanted/100 || shared == 0 {
 		t.Error("too few hosts of a kind to say anything")

@@ -43,7 +43,8 @@ func TestChromiumAgreesWithTheProbe(t *testing.T) {
 			path := fmt.Sprintf("/probe/%d", i) // a new URL, for which Chromium has no cached preflight
 			backends.Handle(path, c.Backend())
 			c.Endpoint.URL = apiOrigin + path
-			report := runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe, Cookie: c.Cookie})
+			report := runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher}, Unsafe: c.Unsafe,
+				Cookie: c.Cookie})
 			pages := 0
 			for _, trial := range report.Trials {
 				if trial.Kind != probe.KindPage || trial.Outcome == probe.NotTested {
@@ -127,17 +128,21 @@ func TestProbeOnRealServers(t *testing.T) {
 		want []string
 	}{
 		{name: "nginx, the bare cache (amphtml 8155)", api: func(t *testing.T) http.Handler {
-			return proxy(startNginxWith(t, "", `default_type application/json; add_header Access-Control-Allow-Origin https://cdn.ampproject.org; add_header Access-Control-Allow-Credentials true; return 200 "{}";`))
+			return proxy(startNginxWith(t, "", `default_type application/json; add_header Access-Control-Allow-Origin https://cdn.ampproject.org; `+
+				`add_header Access-Control-Allow-Credentials true; return 200 "{}";`))
 		}, want: []string{"acao-bare-cache"}},
 		{name: "nginx, * with credentials (amphtml 10523)", api: func(t *testing.T) http.Handler {
-			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin *; add_header Access-Control-Allow-Credentials true; return 200 "{}";`))
+			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin *; add_header Access-Control-Allow-Credentials true; `+
+				`return 200 "{}";`))
 		}, want: []string{"wildcard-with-credentials"}},
 		{name: "nginx and the application both set the header (amp-wp 2518)", api: func(t *testing.T) http.Handler {
 			addr := serve(t, ok(http.Header{"Access-Control-Allow-Origin": {"*"}}))
-			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true; add_header Vary Origin; proxy_pass http://`+addr+`;`))
+			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials `+
+				`true; add_header Vary Origin; proxy_pass http://`+addr+`;`))
 		}, want: []string{"acao-duplicate"}},
 		{name: "nginx without always", api: func(t *testing.T) http.Handler {
-			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials true; return 502 "{}";`))
+			return proxy(startNginxWith(t, "", `add_header Access-Control-Allow-Origin $http_origin; add_header Access-Control-Allow-Credentials `+
+				`true; return 502 "{}";`))
 		}, want: []string{"error-without-cors"}},
 		{name: "nginx as a cache that ignores Vary (amphtml 32802)", api: func(t *testing.T) http.Handler {
 			mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher}, Credentialed: true})
@@ -158,7 +163,8 @@ echo '{}';
 `))
 		}, want: []string{"acao-source-origin", "source-origin-trusted"}},
 		{name: "rs/cors with a wildcard over the cache", api: func(t *testing.T) http.Handler {
-			return rs.New(rs.Options{AllowedOrigins: append(slices.Clone(origins), "https://*.cdn.ampproject.org"), AllowCredentials: true}).Handler(ok(nil))
+			return rs.New(rs.Options{AllowedOrigins: append(slices.Clone(origins), "https://*.cdn.ampproject.org"), AllowCredentials: true}).Handler(
+				ok(nil))
 		}, want: []string{"any-publisher-allowed"}},
 		{name: "jub0bs/cors without hash prefixes", api: func(t *testing.T) http.Handler {
 			readable, err := cacheurl.Origins(publisher)
@@ -197,12 +203,18 @@ func TestALimitOfRequestsIsNotClean(t *testing.T) {
 	for _, origin := range append(origins, "null") {
 		allowed += fmt.Sprintf("%q $http_origin; ", origin)
 	}
-	s.use(proxy(startNginxWith(t, `map_hash_bucket_size 256; limit_req_zone $server_port zone=all:1m rate=60r/m; map $http_origin $allowed { default ""; `+allowed+`}`,
-		`limit_req zone=all burst=8 nodelay; default_type application/json; add_header Access-Control-Allow-Origin $allowed; add_header Access-Control-Allow-Credentials true; add_header Vary Origin; proxy_pass http://`+serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))+`;`)))
+	s.use(proxy(startNginxWith(t, `map_hash_bucket_size 256; limit_req_zone $server_port zone=all:1m rate=60r/m; map $http_origin $allowed `+
+		`{ default ""; `+allowed+`}`,
+		`limit_req zone=all burst=8 nodelay; default_type application/json; add_header Access-Control-Allow-Origin $allowed; add_header `+
+			`Access-Control-Allow-Credentials true; add_header Vary Origin; proxy_pass http://`+
+			serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))+`;`)))
 	e := probe.Endpoint{URL: apiOrigin + "/api/read", Method: "GET", Credentials: true, Answer: "json"}
 	report := runProbe(t, s, probe.Config{Endpoints: []probe.Endpoint{e}, Publishers: []string{publisher}})
 	wantFindings(t, report, nil)
-	if !slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return u.Failed && strings.Contains(u.Reason, "limits requests") }) {
+	if !slices.ContainsFunc(report.Untested, func(u probe.Untested) bool {
+		return u.Failed &&
+			strings.Contains(u.Reason, "limits requests")
+	}) {
 		t.Errorf("%+v", report.Untested)
 	}
 }
@@ -252,7 +264,8 @@ func startCaddy(t *testing.T, directives string) string {
 	dir, addr := t.TempDir(), servertest.FreeAddress(t)
 	_, port, _ := strings.Cut(addr, ":")
 	file := filepath.Join(dir, "Caddyfile")
-	writeFiles(t, map[string]string{file: "{\n\tadmin off\n\tauto_https off\n}\nhttp://:" + port + " {\nbind 127.0.0.1\n" + directives + "\n}\n"})
+	writeFiles(t, map[string]string{file: "{\n\tadmin off\n\tauto_https off\n}\nhttp://:" + port + " {\nbind 127.0.0.1\n" + directives +
+		"\n}\n"})
 	cmd := exec.Command(path, "run", "--adapter", "caddyfile", "--config", file)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	start(t, addr, cmd)

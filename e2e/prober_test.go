@@ -15,7 +15,8 @@ const publisher = "www.example.com"
 // runProbe probes the site's API.
 func runProbe(t *testing.T, s *site, cfg probe.Config) *probe.Report {
 	t.Helper()
-	cfg.Rate, cfg.Resolve, cfg.Insecure, cfg.Timeout, cfg.MaxTime = math.Inf(1), map[string]string{"api.example.org:443": s.https}, true, time.Minute, time.Hour
+	cfg.Rate, cfg.Resolve, cfg.Insecure, cfg.Timeout, cfg.MaxTime = math.Inf(1), map[string]string{"api.example.org:443": s.https}, true,
+		time.Minute, time.Hour
 	report, err := probe.Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

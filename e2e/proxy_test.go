@@ -38,7 +38,8 @@ func startServeProxy(t testing.TB, program, backend string, cfg ampcors.Config, 
 		t.Fatal(err)
 	}
 	addr = servertest.FreeAddress(t)
-	process = exec.Command(program, append([]string{"serve-proxy", "--config", file, "--to", "http://" + backend, "--listen", addr}, flags...)...)
+	process = exec.Command(program, append([]string{"serve-proxy", "--config", file, "--to", "http://" + backend, "--listen", addr},
+		flags...)...)
 	start(t, addr, process)
 	return addr, process
 }
@@ -65,7 +66,8 @@ func backendsOf(t *testing.T, document string) map[string]string {
 	start(t, addr, exec.Command(servertest.Program(t, "install Node.js (Debian: apt-get install nodejs)", "node"), file))
 	backends["Node.js"] = addr
 
-	backends["PHP"] = startPHP(t, "<?php header('Access-Control-Allow-Origin: *'); echo "+readingPublisher(t, document, "PHP")+" ?? 'undefined';")
+	backends["PHP"] = startPHP(t, "<?php header('Access-Control-Allow-Origin: *'); echo "+readingPublisher(t, document, "PHP")+
+		" ?? 'undefined';")
 
 	backends["Django"] = startDjango(t, "Says", `from django.http import HttpResponse
 
@@ -75,7 +77,8 @@ def Says(get_response):
 
 	const puma = "install Puma (Debian: apt-get install puma)"
 	addr, file = servertest.FreeAddress(t), filepath.Join(t.TempDir(), "config.ru")
-	writeFiles(t, map[string]string{file: "run ->(env) { [200, {'content-type' => 'text/plain'}, [(" + readingPublisher(t, document, "Ruby (Rack)") +
+	writeFiles(t, map[string]string{file: "run ->(env) { [200, {'content-type' => 'text/plain'}, [(" +
+		readingPublisher(t, document, "Ruby (Rack)") +
 		").to_s]] }\n"})
 	start(t, addr, exec.Command(servertest.Program(t, puma, "puma"), "--bind", "tcp://"+addr, "--quiet", "--environment", "production", file))
 	backends["Ruby (Rack)"] = addr
@@ -119,7 +122,8 @@ func TestTheProxyInFrontOfEachBackend(t *testing.T) {
 		},
 		"nginx as a whole server": func(proxy string) string {
 			addr := servertest.FreeAddress(t)
-			runNginx(t, addr, strings.NewReplacer("127.0.0.1:9000", proxy, "127.0.0.1:8080", addr).Replace(block(t, document, "<!-- keepalive -->\n", "nginx")))
+			runNginx(t, addr, strings.NewReplacer("127.0.0.1:9000", proxy, "127.0.0.1:8080",
+				addr).Replace(block(t, document, "<!-- keepalive -->\n", "nginx")))
 			return addr
 		},
 		"HAProxy": func(proxy string) string {
@@ -154,13 +158,16 @@ func TestTheProxyInFrontOfEachBackend(t *testing.T) {
 						allowed = ""
 					}
 					isNone := body == "" || body == "undefined" || body == "None"
-					if resp.StatusCode != test.status || resp.Header.Get("Access-Control-Allow-Origin") != allowed || len(resp.Header.Values("Vary")) != 1 ||
+					if resp.StatusCode != test.status || resp.Header.Get("Access-Control-Allow-Origin") != allowed ||
+						len(resp.Header.Values("Vary")) != 1 ||
 						test.status == 200 && (test.publisher == "") != isNone || test.publisher != "" && body != test.publisher {
 						t.Errorf("%+v: %s %v %q", test, resp.Status, resp.Header, body)
 					}
 				}
-				preflight := map[string]string{"Origin": cached, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "x-requested-with"}
-				if resp, _ := send(t, "OPTIONS", "http://"+addr+"/a", preflight); resp.StatusCode != 204 || resp.Header.Get("Access-Control-Allow-Methods") != "PUT" {
+				preflight := map[string]string{"Origin": cached, "Access-Control-Request-Method": "PUT",
+					"Access-Control-Request-Headers": "x-requested-with"}
+				if resp, _ := send(t, "OPTIONS", "http://"+addr+"/a", preflight); resp.StatusCode != 204 ||
+					resp.Header.Get("Access-Control-Allow-Methods") != "PUT" {
 					t.Errorf("a preflight: %s %v", resp.Status, resp.Header)
 				}
 			})
@@ -173,7 +180,8 @@ func startHAProxyBackend(t *testing.T, lines string) string {
 	t.Helper()
 	path := servertest.Program(t, "install HAProxy (Debian: apt-get install haproxy)", "haproxy", "/usr/sbin/haproxy")
 	addr, file := servertest.FreeAddress(t), filepath.Join(t.TempDir(), "haproxy.cfg")
-	writeFiles(t, map[string]string{file: fmt.Sprintf("defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n"+
+	writeFiles(t, map[string]string{file: fmt.Sprintf("defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout "+
+		"server 30s\n"+
 		"frontend api\n    bind %s\n    default_backend api\nbackend api\n%s", addr, lines)})
 	start(t, addr, exec.Command(path, "-f", file, "-db"))
 	return addr
@@ -254,7 +262,8 @@ func TestACacheBehindAGateway(t *testing.T) {
 		"as the README has it": {only, false},
 		"without Vary":         {strings.Replace(only, "res.vary('Ampcors-Publisher');", "", 1), true},
 	} {
-		express := startExpress(t, test.only+"\napp.use('/shop', only('example.com'), (req, res) => res.set('Cache-Control', 'public, max-age=60').send('for the shop'));\n")
+		express := startExpress(t, test.only+"\napp.use('/shop', only('example.com'), (req, res) => res.set('Cache-Control', 'public, "+
+			"max-age=60').send('for the shop'));\n")
 		for gateway, inFront := range gateways {
 			t.Run(gateway+", "+name, func(t *testing.T) {
 				addr := inFront(startVarnish(t, express, "set beresp.ttl = 60s;"))

@@ -159,7 +159,8 @@ func (s *site) handler() http.Handler {
 		_ = json.NewEncoder(w).Encode(map[string]bool{"cookie": err == nil})
 	})
 	api.HandleFunc("GET /api/partitioned", func(w http.ResponseWriter, r *http.Request) {
-		http.SetCookie(w, &http.Cookie{Name: "partitioned", Value: "1", Path: "/", Secure: true, SameSite: http.SameSiteNoneMode, Partitioned: true})
+		http.SetCookie(w, &http.Cookie{Name: "partitioned", Value: "1", Path: "/", Secure: true, SameSite: http.SameSiteNoneMode,
+			Partitioned: true})
 	})
 	api.HandleFunc("GET /api/shared", func(w http.ResponseWriter, r *http.Request) {
 		done(r, "shared")

@@ -147,7 +147,8 @@ func TestWirings(t *testing.T) {
 		return mw
 	}
 	mw := newMiddleware(ampcors.Config{})
-	listed := cors.New(cors.Options{AllowedOrigins: []string{"https://" + publisher, own}, AllowCredentials: true, AllowedMethods: []string{"PUT"}}).Handler
+	listed := cors.New(cors.Options{AllowedOrigins: []string{"https://" + publisher, own}, AllowCredentials: true,
+		AllowedMethods: []string{"PUT"}}).Handler
 	forAll := cors.AllowAll().Handler
 	jub := func(origins ...string) middleware {
 		m, err := jubcors.NewMiddleware(jubcors.Config{Origins: origins, Methods: []string{"PUT"}})
@@ -233,7 +234,8 @@ func TestWirings(t *testing.T) {
 	isElsewhere := func(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, "/api/") }
 	isOther := func(r *http.Request) bool { // an origin that is no AMP Cache's
 		origin := r.Header.Get("Origin")
-		return origin != "" && !strings.HasSuffix(origin, ".cdn.ampproject.org") && !strings.HasSuffix(origin, ".bing-amp.com") && r.Method != http.MethodOptions
+		return origin != "" && !strings.HasSuffix(origin, ".cdn.ampproject.org") && !strings.HasSuffix(origin, ".bing-amp.com") &&
+			r.Method != http.MethodOptions
 	}
 	ginGroup, ginLate, ginNoAbort := gin.New(), gin.New(), gin.New()
 	ginGroup.Group("/", ginCORS(mw)).PUT(wiredPath, gin.WrapF(profile))
@@ -260,7 +262,10 @@ func TestWirings(t *testing.T) {
 		{"net/http", mw.Wrap(ofMux()), nil},
 		{"net/http with a recover, a limit, a timeout and a login behind it", chain(ofMux(), limited, timeout, mw.Wrap, login), nil},
 		{"a part of a mux beside 404", part(http.NotFound), nil},
-		{"a part of a mux beside an application of one page", part(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>") }), nil},
+		{"a part of a mux beside an application of one page", part(func(w http.ResponseWriter, _ *http.Request) {
+			_,
+				_ = io.WriteString(w, "<!doctype html>")
+		}), nil},
 		{"a catch-all", mw.Wrap(http.HandlerFunc(profile)), nil},
 		{"chi", onChi(chimiddleware.Recoverer, mw.Wrap), nil},
 		{"chi, compression outside", onChi(chimiddleware.Compress(5), mw.Wrap), nil},
@@ -305,7 +310,8 @@ func TestWirings(t *testing.T) {
 		{"rs/cors in front, for everybody", chain(ofMux(), forAll, mw.Wrap), []string{answers}},
 		{"jub0bs/cors in front", chain(ofMux(), jub("https://"+publisher), mw.Wrap), []string{router}},
 		{"a login in front", chain(ofMux(), login, mw.Wrap), []string{"browsers send neither cookies nor Authorization with a preflight"}},
-		{"chi's BasicAuth in front", chain(ofMux(), chimiddleware.BasicAuth("a", map[string]string{"a": "b"}), mw.Wrap), []string{"must be behind the Middleware"}},
+		{"chi's BasicAuth in front", chain(ofMux(), chimiddleware.BasicAuth("a", map[string]string{"a": "b"}), mw.Wrap),
+			[]string{"must be behind the Middleware"}},
 		{"guard around it", guard.Handler(mw.Wrap(ofMux())), []string{"or package guard is around the Middleware"}},
 		{"a webhook beside it", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodOptions {
@@ -316,43 +322,60 @@ func TestWirings(t *testing.T) {
 		}), []string{"answered with status 403 and without CORS headers"}},
 		{"CrossOriginProtection in front", chain(ofMux(), protection, mw.Wrap), []string{"by something in front of it", csrf}},
 		{"ReportOnly", newMiddleware(ampcors.Config{ReportOnly: true}).Wrap(ofMux()), []string{"or Config.ReportOnly is set"}},
-		{"programs may write", newMiddleware(ampcors.Config{DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(ofMux()), []string{"as a form of any site can send it in an old browser"}},
+		{"programs may write", newMiddleware(ampcors.Config{DangerouslyAllowUnsafeRequestsWithoutOrigin: true}).Wrap(ofMux()),
+			[]string{"as a form of any site can send it in an old browser"}},
 
 		// Behind it.
 		{"CrossOriginProtection behind", chain(ofMux(), mw.Wrap, protection), []string{csrf}},
 		{"echo's CSRF behind", onEcho(echoCORS(mw), echomiddleware.CSRF()), []string{csrf}},
 		{"fiber's CSRF behind", onFiber(fiber.Config{}, adaptor.HTTPMiddleware(mw.Wrap), fibercsrf.New()), []string{csrf}},
-		{"rs/cors behind, for everybody", chain(ofMux(), mw.Wrap, forAll), []string{`Access-Control-Allow-Origin "*"`, "another CORS library, which must go"}},
+		{"rs/cors behind, for everybody", chain(ofMux(), mw.Wrap, forAll),
+			[]string{`Access-Control-Allow-Origin "*"`, "another CORS library, which must go"}},
 		{"jub0bs/cors behind, for everybody", chain(ofMux(), mw.Wrap, jub("*")), []string{`Access-Control-Allow-Origin "*"`}},
 		{"a backend with *", mw.Wrap(proxied(set("Access-Control-Allow-Origin", "*"))), []string{"browsers reject more than one"}},
 		{"gin's compression in front", onGin(gingzip.Gzip(gingzip.BestSpeed), ginCORS(mw)), []string{`has Vary ""`, vary}},
 		{"gin's compression behind", onGin(ginCORS(mw), gingzip.Gzip(gingzip.BestSpeed)), []string{`has Vary ""`, vary}},
 		{"a timeout of a handler with Vary", chain(set("Vary", "Accept"), mw.Wrap, timeout), []string{`has Vary "Accept"`, vary}},
-		{"the handler removes the header", mw.Wrap(setting(func(h http.Header) { h.Del("Access-Control-Allow-Origin") })), []string{"the handler removes the header"}},
-		{"the handler says no credentials", mw.Wrap(set("Access-Control-Allow-Credentials", "false")), []string{`has Access-Control-Allow-Credentials ["false"]`}},
-		{"the handler panics", mw.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no database") })), []string{"is a panic of the handler: no database"}},
+		{"the handler removes the header", mw.Wrap(setting(func(h http.Header) { h.Del("Access-Control-Allow-Origin") })),
+			[]string{"the handler removes the header"}},
+		{"the handler says no credentials", mw.Wrap(set("Access-Control-Allow-Credentials", "false")),
+			[]string{`has Access-Control-Allow-Credentials ["false"]`}},
+		{"the handler panics", mw.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("no database") })),
+			[]string{"is a panic of the handler: no database"}},
 		{"another tenant's page", mw.WrapDecision(tenants(false)), []string{"a page of " + tenant, "by IsFor"}},
 
 		// It sees only some requests.
 		{"a prefix of the path, and no case behind it", chain(ofMux(), unless(mw, isElsewhere), caseless), []string{"as /API/PROFILE", chooses}},
-		{"a prefix of the path, cleaned behind it", chain(onChi(chimiddleware.CleanPath), unless(mw, isElsewhere)), []string{"as //api/profile", chooses}},
+		{"a prefix of the path, cleaned behind it", chain(onChi(chimiddleware.CleanPath), unless(mw, isElsewhere)),
+			[]string{"as //api/profile", chooses}},
 		{"fiber's paths of any case", chain(onFiber(fiber.Config{}), unless(mw, isElsewhere)), []string{"as /API/PROFILE", chooses}},
-		{"not for uploads", chain(ofMux(), unless(mw, hasPrefix("Content-Type", "multipart/"))), []string{"with Content-Type: multipart/form-data", chooses}},
-		{"not for forms", chain(ofMux(), unless(mw, hasPrefix("Content-Type", "application/x-www-form-urlencoded"))), []string{"with Content-Type: application/x-www", chooses}},
+		{"not for uploads", chain(ofMux(), unless(mw, hasPrefix("Content-Type", "multipart/"))),
+			[]string{"with Content-Type: multipart/form-data", chooses}},
+		{"not for forms", chain(ofMux(), unless(mw, hasPrefix("Content-Type", "application/x-www-form-urlencoded"))),
+			[]string{"with Content-Type: application/x-www", chooses}},
 		{"not for text", chain(ofMux(), unless(mw, hasPrefix("Content-Type", "text/plain"))), []string{"with Content-Type: text/plain", chooses}},
 		{"not for Authorization", chain(ofMux(), unless(mw, hasPrefix("Authorization", "B"))), []string{"with Authorization: Basic", chooses}},
-		{"not for WebSockets", chain(http.HandlerFunc(profile), unless(mw, hasPrefix("Upgrade", "websocket"))), []string{"with a WebSocket's handshake", chooses}},
-		{"not for the same site", chain(ofMux(), unless(mw, hasPrefix("Sec-Fetch-Site", "same-site"))), []string{"with Sec-Fetch-Site: same-site", chooses}},
+		{"not for WebSockets", chain(http.HandlerFunc(profile), unless(mw, hasPrefix("Upgrade", "websocket"))),
+			[]string{"with a WebSocket's handshake", chooses}},
+		{"not for the same site", chain(ofMux(), unless(mw, hasPrefix("Sec-Fetch-Site", "same-site"))),
+			[]string{"with Sec-Fetch-Site: same-site", chooses}},
 		{"not without Sec-Fetch-Site", chain(ofMux(), unless(mw, func(r *http.Request) bool {
 			return r.Header.Get("Origin") != "" && r.Header.Get("Sec-Fetch-Site") == "" && r.Method != "OPTIONS"
 		})),
 			[]string{"with no Sec-Fetch-Site", chooses}},
-		{"not for navigation", chain(ofMux(), unless(mw, hasPrefix("Sec-Fetch-Mode", "navigate"))), []string{"with Sec-Fetch-Mode: navigate", chooses}},
+		{"not for navigation", chain(ofMux(), unless(mw, hasPrefix("Sec-Fetch-Mode", "navigate"))),
+			[]string{"with Sec-Fetch-Mode: navigate", chooses}},
 		{"not for HTTP/2", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.ProtoMajor == 2 })), []string{"with HTTP/2", chooses}},
-		{"not with a session", chain(ofMux(), unless(mw, func(r *http.Request) bool { return strings.Contains(r.Header.Get("Cookie"), "; session=") })), []string{"with a Cookie", chooses}},
-		{"not with a Referer of the publisher", chain(ofMux(), unless(mw, func(r *http.Request) bool { return strings.Contains(r.Referer(), publisher) })), []string{"with a Referer", chooses}},
-		{"not for streams", chain(ofMux(), unless(mw, hasPrefix("Accept", "text/event-stream"))), []string{"with Accept: text/event-stream", chooses}},
-		{"not for the source origin of AMP", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.FormValue("__amp_source_origin") == "https://"+publisher })),
+		{"not with a session", chain(ofMux(), unless(mw, func(r *http.Request) bool {
+			return strings.Contains(r.Header.Get("Cookie"),
+				"; session=")
+		})), []string{"with a Cookie", chooses}},
+		{"not with a Referer of the publisher", chain(ofMux(),
+			unless(mw, func(r *http.Request) bool { return strings.Contains(r.Referer(), publisher) })), []string{"with a Referer", chooses}},
+		{"not for streams", chain(ofMux(), unless(mw, hasPrefix("Accept", "text/event-stream"))),
+			[]string{"with Accept: text/event-stream", chooses}},
+		{"not for the source origin of AMP", chain(ofMux(), unless(mw,
+			func(r *http.Request) bool { return r.FormValue("__amp_source_origin") == "https://"+publisher })),
 			[]string{"with the query __amp_source_origin=", chooses}},
 		{"only for AMP Caches, and another library for all others", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if isOther(r) {
@@ -361,7 +384,8 @@ func TestWirings(t *testing.T) {
 			}
 			mw.Wrap(ofMux()).ServeHTTP(w, r)
 		}), []string{"with Origin: https://evil.example (status 200", chooses}},
-		{"methods overridden in GET, behind it", chain(ofMux(), mw.Wrap, override(true)), []string{"is taken for PUT", "remove what reads the method from _method"}},
+		{"methods overridden in GET, behind it", chain(ofMux(), mw.Wrap, override(true)),
+			[]string{"is taken for PUT", "remove what reads the method from _method"}},
 	}
 	checkWirings(t, rows, func(r *ampcorstest.Route, name string) {
 		if strings.Contains(name, "tenant") {
@@ -382,13 +406,15 @@ func checkWirings(t *testing.T, rows []wiring, change func(r *ampcorstest.Route,
 	t.Helper()
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			route := ampcorstest.Route{Publisher: publisher, Method: "PUT", Path: wiredPath, Credentialed: true, Header: http.Header{"Cookie": {"a=b"}}}
+			route := ampcorstest.Route{Publisher: publisher, Method: "PUT", Path: wiredPath, Credentialed: true,
+				Header: http.Header{"Cookie": {"a=b"}}}
 			change(&route, row.name)
 			err := ampcorstest.Check(row.h, route)
 			if (err == nil) != (len(row.want) == 0) {
 				t.Fatalf("%v; want %q", err, row.want)
 			}
-			if strings.Contains(fmt.Sprint(err), "the handler runs all the same") && !strings.Contains(row.name, "Abort") && !strings.Contains(row.name, "abort") {
+			if strings.Contains(fmt.Sprint(err), "the handler runs all the same") && !strings.Contains(row.name, "Abort") &&
+				!strings.Contains(row.name, "abort") {
 				t.Errorf("it does not run: %v", err)
 			}
 			for _, want := range row.want {
@@ -460,7 +486,8 @@ func TestWiringsOfOtherRoutes(t *testing.T) {
 		}
 	}
 	lookalikes := func(next http.Handler) http.Handler { // the publisher's own pages stay with another library, which compares the end
-		suffix := cors.New(cors.Options{AllowOriginFunc: func(origin string) bool { return strings.HasSuffix(origin, "example.com") }, AllowCredentials: true, AllowedMethods: []string{"PUT"}})
+		suffix := cors.New(cors.Options{AllowOriginFunc: func(origin string) bool { return strings.HasSuffix(origin, "example.com") },
+			AllowCredentials: true, AllowedMethods: []string{"PUT"}})
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.Header.Get("Origin"), "example.com") && r.Method != http.MethodOptions {
 				w.Header().Set("Access-Control-Expose-Headers", "AMP-Redirect-To")
@@ -555,11 +582,15 @@ func TestWiringsOfOtherRoutes(t *testing.T) {
 			w.Header().Set("Access-Control-Expose-Headers", "X-Total")
 		})),
 			[]string{"replaces the header; use Config.ResponseHeaders"}},
-		{"a look-alike of the own origin", chain(ofMux(), lookalikes), []string{"with Origin: https://evilexample.com (status 200", "with Origin: https://wwwxexample.com (status 200"}},
-		{"a token in the query", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.URL.Query().Get("api_key") != "" })), []string{"with the query token=1"}},
+		{"a look-alike of the own origin", chain(ofMux(), lookalikes),
+			[]string{"with Origin: https://evilexample.com (status 200", "with Origin: https://wwwxexample.com (status 200"}},
+		{"a token in the query", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.URL.Query().Get("api_key") != "" })),
+			[]string{"with the query token=1"}},
 		{"a Referer that begins right", chain(ofMux(), unless(mw, hasPrefix("Referer", "https://"+publisher))), []string{"with a Referer"}},
-		{"no type", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.Header.Get("Content-Type") == "" && r.ContentLength > 0 })), []string{"with a body without Content-Type"}},
-		{"only requests with Origin", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.Method == http.MethodGet && r.Header.Get("Origin") == "" })),
+		{"no type", chain(ofMux(), unless(mw, func(r *http.Request) bool { return r.Header.Get("Content-Type") == "" && r.ContentLength > 0 })),
+			[]string{"with a body without Content-Type"}},
+		{"only requests with Origin", chain(ofMux(), unless(mw,
+			func(r *http.Request) bool { return r.Method == http.MethodGet && r.Header.Get("Origin") == "" })),
 			[]string{`GET /api/profile without Origin has Vary ""`}},
 		{"gin without Abort, and Config.Denied", ginNoAbort, []string{"the handler runs all the same"}},
 		{"a redirect of a form", mw.Wrap(forms(nil)), []string{`is answered with status 303: it is redirected to "/thanks"`}},

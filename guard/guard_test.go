@@ -61,7 +61,8 @@ func decided(h http.Header) http.Header {
 
 func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 	t.Parallel()
-	granted := http.Header{"Vary": {"Outer, Origin, Accept"}, "Access-Control-Allow-Origin": {mwtest.CacheOrigin}, "Access-Control-Allow-Credentials": {"true"}}
+	granted := http.Header{"Vary": {"Outer, Origin, Accept"}, "Access-Control-Allow-Origin": {mwtest.CacheOrigin},
+		"Access-Control-Allow-Credentials": {"true"}}
 	plain := http.Header{"Vary": {"Outer, Origin, Accept"}}
 	spoil := func(h http.Header) {
 		h.Set("Vary", "Accept")
@@ -107,7 +108,10 @@ func TestAHandlerCannotChangeTheDecidedHeaders(t *testing.T) {
 			w.Header().Set("Vary", "Accept")
 			fmt.Fprint(w, "body")
 		},
-		"in a timeout handler": http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { spoil(w.Header()); fmt.Fprint(w, "body") }),
+		"in a timeout handler": http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			spoil(w.Header())
+			fmt.Fprint(w, "body")
+		}),
 			time.Minute, "").ServeHTTP,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +159,8 @@ func TestCORSHeadersAreNoTrailers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil || len(resp.Trailer) != 2 || resp.Trailer.Get("X-Sum") != "7" || resp.Trailer.Get("X-Late") != "8" {
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || len(resp.Trailer) != 2 || resp.Trailer.Get("X-Sum") != "7" ||
+		resp.Trailer.Get("X-Late") != "8" {
 		t.Errorf("%v, %v", resp.Trailer, err)
 	}
 }

@@ -3,7 +3,7 @@
 // have one use [github.com/ampcors/ampcors/metrics/collector], which exports the same.
 //
 //	counts := func() metrics.Counts { return metrics.Of(mw, publishers, nil) } // publishers is Config.Source, or nil
-//	admin.Handle("GET /metrics", metrics.Handler(counts))                      // at an address that only Prometheus reaches
+//	admin.Handle("GET /metrics", metrics.Handler(counts)) // at an address that only Prometheus reaches
 //
 // No metric has a label with a publisher or an origin: whoever invents origins could
 // otherwise fill the memory of Prometheus. To see those, log them in [ampcors.Config].Observe.
@@ -65,32 +65,42 @@ type Metric struct {
 var (
 	build = metric("build_info", "gauge", "1, with the version of the program.", "version")
 
-	decisions = metric("decisions_total", "counter", "Requests by the reason of the decision, and by whether they were allowed.",
+	decisions = metric("decisions_total", "counter",
+		"Requests by the reason of the decision, and by whether they were allowed.",
 		"allowed", "reason")
 	ofCache = metric("cache_requests_total", "counter", "Allowed requests of publishers' pages on an AMP Cache.", "cache")
 	lastOf  = metric("cache_last_request_timestamp_seconds", "gauge",
-		"When a scrape first saw the latest allowed request of a publisher's page on this AMP Cache; 0 if there was none.", "cache")
+		"When a scrape first saw the latest allowed request of a publisher's page on this AMP Cache; 0 if there was none.",
+		"cache")
 	publishers  = metric("listed_publishers", "gauge", "Publishers and patterns in the configuration in force.")
-	fingerprint = metric("list_fingerprint", "gauge", "The same number for the same publishers and patterns in the configuration in force, in any order: servers with other numbers have other lists.")
-	applied     = metric("config_applied_timestamp_seconds", "gauge",
+	fingerprint = metric("list_fingerprint", "gauge", "The same number for the same publishers and patterns in the "+
+		"configuration in force, in any order: servers with other numbers have other lists.")
+	applied = metric("config_applied_timestamp_seconds", "gauge",
 		"When the configuration file was last applied or found to be in force; 0 if never.")
-	inForce = metric("config_in_force", "gauge", "1 if the configuration file as it is now is in force, 0 if it is wrong or missing, "+
+	inForce = metric("config_in_force", "gauge", "1 if the configuration file as it is now is in force, 0 if it is "+
+		"wrong or missing, "+
 		"or if nothing follows it (Watcher.Run is not running).")
 
 	lookups = metric("source_lookups_total", "counter", "Lookups of the Source, by their result: ok or error.", "result")
 	avoided = metric("source_avoided_lookups_total", "counter",
-		"Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the lookup failed or was rejected.", "by")
-	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got 503, a stale answer or, in place of a refresh, the answer in memory: "+
+		"Decisions without a lookup of their own: coalesced with another one, or from a stale answer because the lookup "+
+			"failed or was rejected.", "by")
+	rejected = metric("source_rejected_lookups_total", "counter", "Lookups that were not made, so that requests got "+
+		"503, a stale answer or, in place of a refresh, the answer in memory: "+
 		"busy (too many lookups) or circuit_open (the Source failed just before).", "by")
 	refreshes = metric("source_refreshes_total", "counter",
-		"The part of the lookups that was made in the background: before an answer expired, or to find out whether the database works again.")
-	entries   = metric("source_entries", "gauge", "Answers in memory: publishers, negatives and prefixes.", "kind")
-	waiting   = metric("source_waiting_lookups", "gauge", "Lookups that wait for a slot.")
-	waits     = metric("source_wait_seconds", "histogram", "Time that decisions waited for a lookup of the Source. All others took about a microsecond.")
-	filtered  = metric("filter_publishers", "gauge", "Publishers in the filter, if there is one.")
-	built     = metric("filter_built_timestamp_seconds", "gauge", "When the list of the filter was made; 0 if there is none yet.")
+		"The part of the lookups that was made in the background: before an answer expired, or to find out whether the "+
+			"database works again.")
+	entries = metric("source_entries", "gauge", "Answers in memory: publishers, negatives and prefixes.", "kind")
+	waiting = metric("source_waiting_lookups", "gauge", "Lookups that wait for a slot.")
+	waits   = metric("source_wait_seconds", "histogram",
+		"Time that decisions waited for a lookup of the Source. All others took about a microsecond.")
+	filtered = metric("filter_publishers", "gauge", "Publishers in the filter, if there is one.")
+	built    = metric("filter_built_timestamp_seconds", "gauge",
+		"When the list of the filter was made; 0 if there is none yet.")
 	listening = metric("source_listening", "gauge",
-		"1 if changes of the Source are reported, as far as it knows; 0 if not now. Missing if the Source cannot report changes.")
+		"1 if changes of the Source are reported, as far as it knows; 0 if not now. Missing if the Source cannot report "+
+			"changes.")
 
 	all []*Metric // filled by metric
 )
@@ -186,8 +196,8 @@ func oneIf(is bool) float64 {
 // started is nearly when the process started: package collector leaves it to Prometheus' own library.
 var started = time.Now()
 
-// Handler answers with what counts returns, in the text format, and with process_start_time_seconds. counts must be safe for concurrent use by
-// multiple goroutines. Only Prometheus should reach it.
+// Handler answers with what counts returns, in the text format, and with process_start_time_seconds. counts must be
+// safe for concurrent use by multiple goroutines. Only Prometheus should reach it.
 func Handler(counts func() Counts) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var b bytes.Buffer

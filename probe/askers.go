@@ -12,7 +12,8 @@ import (
 
 // This file says who asks in the trials of each rule.
 
-// withoutOrigin is first: a cache in front of the backend may keep this answer. If pages then get it, that is a finding.
+// withoutOrigin is first: a cache in front of the backend may keep this answer. If pages then get it, that is a
+// finding.
 func (c *cell) withoutOrigin() []asker {
 	if c.e.Method != http.MethodGet {
 		return nil
@@ -51,8 +52,9 @@ func (c *cell) otherBrowsers() (all []asker) {
 		what   string
 		header http.Header // nil removes one
 	}{
-		{"the publisher's page on a phone with German (User-Agent and Accept-Language)", http.Header{"User-Agent": {phoneAgent},
-			"Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
+		{"the publisher's page on a phone with German (User-Agent and Accept-Language)",
+			http.Header{"User-Agent": {phoneAgent},
+				"Accept-Language": {"de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7"}}},
 		{"the publisher's page on an iPhone, by User-Agent", http.Header{"User-Agent": {iPhoneAgent}}},
 		{"the publisher's page without Referer, which some browsers and pages do not send", http.Header{"Referer": nil}},
 		{"the publisher's page without Sec-Fetch-Site, which older browsers do not send", http.Header{"Sec-Fetch-Site": nil}},
@@ -92,8 +94,8 @@ func (c *cell) at(what, origin string, claims ...string) asker {
 	return asker{page: page{origin: origin}, what: what, shape: c.tells(telling{claims: claims})}
 }
 
-// claiming is a page that claims to be the publisher's, as a backend may want that as well as its origin. If it is allowed, a claim of
-// another site shows what the backend compares.
+// claiming is a page that claims to be the publisher's, as a backend may want that as well as its origin. If it is
+// allowed, a claim of another site shows what the backend compares.
 func (c *cell) claiming(what, origin string) asker {
 	return asker{page: page{origin: origin}, what: what, shape: c.tells(c.ownThenEvil()...)}
 }
@@ -132,7 +134,8 @@ func (c *cell) redirected(what, origin string) asker {
 
 func (c *cell) anotherSite() []asker {
 	return []asker{
-		{page: page{origin: evil}, what: "another website", shape: c.tells(telling{claims: c.claim(evil)}, telling{ifAllowed, c.claim(c.own)})},
+		{page: page{origin: evil}, what: "another website",
+			shape: c.tells(telling{claims: c.claim(evil)}, telling{ifAllowed, c.claim(c.own)})},
 		c.redirected("another website", evil),
 	}
 }
@@ -180,7 +183,8 @@ func (c *cell) falseClaims() (all []asker) {
 	for _, origin := range []string{evil, onCache} {
 		claims := [][]string{{c.own}, {evil + "/" + c.own}, {c.own + "." + evilHost}, {evil, c.own}, {c.own, evil}}
 		if origin == evil {
-			claims = append(claims, []string{c.own + "@" + evilHost}, []string{evil + "/?" + c.own}, []string{evil + "#" + c.own})
+			claims = append(claims, []string{c.own + "@" + evilHost}, []string{evil + "/?" + c.own},
+				[]string{evil + "#" + c.own})
 		}
 		for _, claim := range claims {
 			all = append(all, c.at("another site's page, which claims "+strings.Join(claim, " and then "), origin, claim...))
@@ -197,7 +201,8 @@ func (c *cell) naivePrefixes() []asker    { return c.prefixesLikeOurs(true) }
 func (c *cell) prefixesLikeOurs(isNaive bool) (all []asker) {
 	for i, domain := range slices.Concat(c.ofPatterns, c.ofFunctions) {
 		prefix, err := cacheurl.DomainPrefix(domain)
-		isDecodedToOurs := strings.ReplaceAll(prefix, "--", "-") == strings.NewReplacer(".", "-", "--", "-").Replace(c.publisher)
+		isDecodedToOurs := strings.ReplaceAll(prefix, "--", "-") == strings.NewReplacer(".", "-", "--",
+			"-").Replace(c.publisher)
 		if err != nil || !strings.Contains(prefix, "-") || isDecodedToOurs != isNaive {
 			continue
 		}
@@ -213,7 +218,8 @@ func (c *cell) prefixesLikeOurs(isNaive bool) (all []asker) {
 				continue
 			}
 			// A prefix is compared alike with and without a preflight.
-			all = append(all, asker{page: page{origin: "https://" + prefix + "." + cache.CacheDomain}, what: what + ", on the cache " + cache.ID,
+			all = append(all, asker{page: page{origin: "https://" + prefix + "." + cache.CacheDomain},
+				what:  what + ", on the cache " + cache.ID,
 				shape: c.tellsWith(step{}, false, claims...)})
 		}
 	}
@@ -229,8 +235,8 @@ func (c *cell) twins() (all []asker) {
 	return all
 }
 
-// lookalikes are at origins that wrong comparisons take for an allowed one. A host that only the publisher or a cache can have is none of
-// them.
+// lookalikes are at origins that wrong comparisons take for an allowed one. A host that only the publisher or a
+// cache can have is none of them.
 func (c *cell) lookalikes() (all []asker) {
 	add := func(from asker) { all = append(all, from) }
 	what := "a look-alike of " + c.publisher
@@ -238,7 +244,8 @@ func (c *cell) lookalikes() (all []asker) {
 		add(c.claimingMore(what, "https://"+domain))
 	}
 	add(c.claiming(what, c.own+"_."+evilHost)) // no domain, but browsers take it
-	for _, origin := range []string{"https://ampcors-probe-google.com", "https://www.google.evilprobe.example", "http://localhost." + evilHost,
+	for _, origin := range []string{"https://ampcors-probe-google.com", "https://www.google.evilprobe.example",
+		"http://localhost." + evilHost,
 		"http://192.168.0.10." + evilHost} {
 		add(c.claiming("a look-alike of a host that others allow", origin))
 	}
@@ -262,7 +269,8 @@ func (c *cell) likeCaches(isOfCache bool) (all []asker) {
 			}
 			from := c.claiming("a look-alike of "+cache.CacheDomain, "https://"+host)
 			if isOfCache {
-				from.what, from.shape = "a host that only the cache "+cache.ID+" can have", c.tellsWith(step{}, false, c.ownThenEvil()...)
+				from.what, from.shape = "a host that only the cache "+cache.ID+" can have",
+					c.tellsWith(step{}, false, c.ownThenEvil()...)
 			}
 			all = append(all, from)
 		}
@@ -273,7 +281,8 @@ func (c *cell) likeCaches(isOfCache bool) (all []asker) {
 func (c *cell) cacheLookalikes() []asker { return c.likeCaches(true) }
 
 func (c *cell) sandboxes() []asker {
-	return []asker{c.claimingMore("a sandboxed frame of any website", "null"), c.redirected("a sandboxed frame of any website", "null")}
+	return []asker{c.claimingMore("a sandboxed frame of any website", "null"),
+		c.redirected("a sandboxed frame of any website", "null")}
 }
 
 func (c *cell) overHTTP() (all []asker) {
@@ -298,7 +307,8 @@ func (c *cell) isOnlyHash() bool { return len(c.onCaches) == len(c.p.hostileCach
 // sending is another website that sends a header. nil removes one.
 func sending(what string, header func(*cell) http.Header) func(*cell) []asker {
 	return func(c *cell) []asker {
-		return []asker{{page: page{origin: evil}, what: what, shape: c.tellsWith(step{header: header(c)}, false, telling{claims: c.claim(evil)})}}
+		return []asker{{page: page{origin: evil}, what: what,
+			shape: c.tellsWith(step{header: header(c)}, false, telling{claims: c.claim(evil)})}}
 	}
 }
 
@@ -316,12 +326,14 @@ func (c *cell) askingForSameOrigin() []asker {
 	if len(c.p.cfg.Caches) == 0 {
 		origin, where = c.own, ""
 	}
-	return []asker{{page: page{origin: origin}, what: "the publisher's page" + where + ", which asks to send AMP-Same-Origin", isAllowed: true,
+	return []asker{{page: page{origin: origin}, what: "the publisher's page" + where +
+		", which asks to send AMP-Same-Origin", isAllowed: true,
 		shape: once(s)}}
 }
 
 func (c *cell) formerCaches() (all []asker) {
-	for _, host := range []string{labelOf(c.onCaches[0].origin) + "." + formerCache, c.publisher + "." + formerCache, formerCache} {
+	for _, host := range []string{labelOf(c.onCaches[0].origin) + "." + formerCache, c.publisher + "." + formerCache,
+		formerCache} {
 		all = append(all, c.claiming("a page at the domain of a former AMP Cache", "https://"+host))
 	}
 	return all
@@ -329,7 +341,8 @@ func (c *cell) formerCaches() (all []asker) {
 
 func (c *cell) belowThePublisher() []asker { return c.hostBelow(false) }
 
-// hostBelow is another host below the publisher: the publisher's own or, if that is a public suffix, one that anybody can register.
+// hostBelow is another host below the publisher: the publisher's own or, if that is a public suffix, one that
+// anybody can register.
 func (c *cell) hostBelow(isAnybodys bool) []asker {
 	if suffix, _ := publicsuffix.PublicSuffix(c.publisher); (suffix == c.publisher) != isAnybodys {
 		return nil
@@ -359,7 +372,8 @@ func (c *cell) forgedPosts() (all []asker) {
 	}
 	add("a form of another website, with the publisher's claim", evil, step{claims: own, mode: asForm})
 	for _, cache := range c.p.hostileCaches() {
-		add("a form of another publisher's page on the cache "+cache.ID+", with the publisher's claim", evilOn(cache), step{claims: own, mode: asForm})
+		add("a form of another publisher's page on the cache "+cache.ID+", with the publisher's claim", evilOn(cache),
+			step{claims: own, mode: asForm})
 	}
 	for _, kind := range []string{typeText, typeURLEncoded, typeMultipart} {
 		if kind == typeText && c.e.NeedsPreflight() {
@@ -427,16 +441,19 @@ func (c *cell) emailsV1() (all []asker) {
 
 func (c *cell) otherSenders() (all []asker) {
 	local, domain, _ := strings.Cut(c.sender, "@")
-	for _, other := range []string{"probe@" + evilHost, local + "@" + evilHost, local + "@x" + domain, c.sender + "." + evilHost, "*"} {
+	for _, other := range []string{"probe@" + evilHost, local + "@" + evilHost, local + "@x" + domain,
+		c.sender + "." + evilHost, "*"} {
 		all = append(all, mailed("the sender "+other+", version 2", "", version2(other)))
 	}
 	all = append(all, mailed("a request that names no sender", "", step{}))
 	for _, client := range c.mailClients() {
-		all = append(all, mailed("the sender probe@"+evilHost+" at "+client+", version 1", client, step{claims: []string{"probe@" + evilHost}}))
+		all = append(all, mailed("the sender probe@"+evilHost+" at "+client+", version 1", client,
+			step{claims: []string{"probe@" + evilHost}}))
 	}
 	return all
 }
 
 func (c *cell) websiteWithSender() []asker {
-	return []asker{{page: page{origin: evil}, what: "another website that names the sender", shape: once(step{mode: direct, claims: []string{c.sender}})}}
+	return []asker{{page: page{origin: evil}, what: "another website that names the sender",
+		shape: once(step{mode: direct, claims: []string{c.sender}})}}
 }

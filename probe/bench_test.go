@@ -23,7 +23,8 @@ func BenchmarkProbe(b *testing.B) {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
 			cfg := probe.Config{Publishers: []string{probetest.Publisher}, Rate: probe.DefaultRate}
 			for i := range n {
-				cfg.Endpoints = append(cfg.Endpoints, probe.Endpoint{URL: fmt.Sprint(server.URL, "/", i), Method: "GET", Credentials: true, Answer: probe.AnswerJSON})
+				cfg.Endpoints = append(cfg.Endpoints, probe.Endpoint{URL: fmt.Sprint(server.URL, "/", i), Method: "GET", Credentials: true,
+					Answer: probe.AnswerJSON})
 			}
 			for b.Loop() {
 				report, err := probe.Run(b.Context(), cfg)

@@ -38,8 +38,10 @@ const (
 	// browserAgent is sent by default, because some backends treat browsers differently. phoneAgent and
 	// iPhoneAgent are sent in one trial each, because some treat phones differently.
 	browserAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
-	phoneAgent   = "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Mobile Safari/537.36"
-	iPhoneAgent  = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1"
+	phoneAgent   = "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Mobile " +
+		"Safari/537.36"
+	iPhoneAgent = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) " +
+		"Version/18.6 Mobile/15E148 Safari/604.1"
 )
 
 var errMaxTime = errors.New("the time limit of the probe is reached")
@@ -149,9 +151,11 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 				continue
 			}
 			if u.Port() == "" {
-				return nil, fmt.Errorf("the backend leads to %s://%s: use that URL in the document or with --endpoint, or %s %[2]s", u.Scheme, u.Host, c.hostFlag)
+				return nil, fmt.Errorf("the backend leads to %s://%s: use that URL in the document or with --endpoint, or %s %[2]s",
+					u.Scheme, u.Host, c.hostFlag)
 			}
-			return nil, fmt.Errorf("the backend leads to %s, another port of its host, at which another program may listen, and the probe does not call it: use %s %[1]s if readers reach it there. "+
+			return nil, fmt.Errorf("the backend leads to %s, another port of its host, at which another program may listen, "+
+				"and the probe does not call it: use %s %[1]s if readers reach it there. "+
 				"Often the proxy in front does not pass on the Host or the port that readers use", u.Host, c.hostFlag)
 		}
 		return nil, fmt.Errorf("the probe is not allowed to call the host %s: use %s %s", u.Host, c.hostFlag, u.Host)
@@ -239,8 +243,8 @@ func (c *client) send(ctx context.Context, req request) (*response, error) {
 	return &response{resp.StatusCode, resp.Header, read}, nil
 }
 
-// decode returns the body without its content coding (RFC 9110 section 8.4.1). Several codings are an error: nobody needs
-// them, and a small body could then be gigabytes between two.
+// decode returns the body without its content coding (RFC 9110 section 8.4.1). Several codings are an error: nobody
+// needs them, and a small body could then be gigabytes between two.
 func decode(resp *http.Response) (io.Reader, error) {
 	body := bufio.NewReader(resp.Body)
 	start, _ := body.Peek(2)
@@ -276,14 +280,15 @@ func decode(resp *http.Response) (io.Reader, error) {
 	return decoded, nil
 }
 
-// parseURL parses a URL by the URL standard, https://url.spec.whatwg.org/, as far as documents need it: the host becomes lower case and
-// punycode, \ in front of the query means /, and what is not ASCII is percent-encoded. base is nil, or what the URL is
-// relative to. The fragment is removed, which browsers do not send.
+// parseURL parses a URL by the URL standard, https://url.spec.whatwg.org/, as far as documents need it: the host
+// becomes lower case and punycode, \ in front of the query means /, and what is not ASCII is percent-encoded. base
+// is nil, or what the URL is relative to. The fragment is removed, which browsers do not send.
 func parseURL(base *url.URL, value string) (*url.URL, error) {
 	value = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(strings.Trim(value, " \t\n\f\r"))
 	value, _, _ = strings.Cut(value, "#")
 	path, query, hasQuery := strings.Cut(value, "?")
-	value = escaped(strings.ReplaceAll(path, `\`, "/"), "%\"<>^`{|}") // also |, and % that encodes nothing, which Go does not take
+	// also |, and % that encodes nothing, which Go does not take
+	value = escaped(strings.ReplaceAll(path, `\`, "/"), "%\"<>^`{|}")
 	if hasQuery {
 		value += "?" + escaped(query, "\"'<>")
 	}
@@ -311,7 +316,8 @@ func escaped(text, set string) string {
 	var b strings.Builder
 	for i := range len(text) {
 		ch := text[i]
-		if ch == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]) || ch > ' ' && ch <= '~' && strings.IndexByte(set, ch) < 0 {
+		if ch == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]) ||
+			ch > ' ' && ch <= '~' && strings.IndexByte(set, ch) < 0 {
 			b.WriteByte(ch)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", ch)
@@ -327,7 +333,8 @@ func (c *client) noteLimit(u *url.URL, resp *http.Response) {
 	if !isOverloaded(resp.StatusCode) {
 		return
 	}
-	note := fmt.Sprintf("%s answered with status %d for the first time to request %d of the probe, %s after its start.", u.Host, resp.StatusCode, c.sent.Load(),
+	note := fmt.Sprintf("%s answered with status %d for the first time to request %d of the probe, %s after its start.",
+		u.Host, resp.StatusCode, c.sent.Load(),
 		time.Since(c.begun).Round(100*time.Millisecond))
 	if value := resp.Header.Get("Retry-After"); value != "" {
 		note += fmt.Sprintf(" That answer has Retry-After: %.40q.", value)
@@ -452,7 +459,8 @@ func (c *client) preflightOf(ctx context.Context, req request, target *url.URL) 
 func unsafeHeaders(h http.Header) (names []string) {
 	for key := range h {
 		switch key {
-		case "Accept", "Accept-Language", "Cache-Control", "Pragma", "Referer", "User-Agent", "Sec-Fetch-Mode", "Sec-Fetch-Site",
+		case "Accept", "Accept-Language", "Cache-Control", "Pragma", "Referer", "User-Agent", "Sec-Fetch-Mode",
+			"Sec-Fetch-Site",
 			"If-None-Match", "If-Modified-Since":
 			// safelisted, or set by the browser and not by the page
 		case "Content-Type":
@@ -469,7 +477,8 @@ func unsafeHeaders(h http.Header) (names []string) {
 
 func isRedirect(status int) bool {
 	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 		return true
 	}
 	return false

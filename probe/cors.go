@@ -54,7 +54,8 @@ func checkPreflight(origin string, credentials bool, method string, headers []st
 	if err != nil {
 		return err
 	}
-	if !isSafelistedMethod(method) && !slices.Contains(methods, method) && (credentials || !slices.Contains(methods, "*")) {
+	if !isSafelistedMethod(method) && !slices.Contains(methods, method) &&
+		(credentials || !slices.Contains(methods, "*")) {
 		return fmt.Errorf("Access-Control-Allow-Methods does not have %s", method)
 	}
 	granted, err := names(h, "Access-Control-Allow-Headers")

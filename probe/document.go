@@ -44,7 +44,8 @@ const (
 	AnswerScript Answer = "script" // JavaScript
 )
 
-// Call says how pages call the endpoint, such as "amp-list, with cookies": endpoints of one URL and method differ in it.
+// Call says how pages call the endpoint, such as "amp-list, with cookies": endpoints of one URL and method differ
+// in it.
 func (e *Endpoint) Call() string {
 	call := e.Component + ", without cookies"
 	if e.Credentials {
@@ -136,10 +137,12 @@ func ReadDocument(document io.Reader, base *url.URL) (Document, error) {
 			f.manifest = n
 		}
 	}
-	f.canonical = strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(cmp.Or(f.canonical, base.String()))), "=", ".")
+	f.canonical = strings.ReplaceAll(base64.URLEncoding.EncodeToString([]byte(cmp.Or(f.canonical, base.String()))), "=",
+		".")
 	f.elements(root)
 	return Document{f.endpoints, f.unknown, isMarked(root, "amp", "⚡", "⚡\ufe0f"),
-		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), isMarked(root, "amp4ads", "⚡4ads", "⚡\ufe0f4ads"), hasRuntime(root)}, nil
+		isMarked(root, "amp4email", "⚡4email", "⚡\ufe0f4email"), isMarked(root, "amp4ads", "⚡4ads", "⚡\ufe0f4ads"),
+		hasRuntime(root)}, nil
 }
 
 // isMarked reports whether the html element of a document has one of the attributes, which say that it is AMP.
@@ -154,18 +157,20 @@ func isMarked(root *html.Node, attributes ...string) bool {
 	return false
 }
 
-// hasRuntime reports whether a document has a script whose name is that of the AMP runtime, from the project's host or another one.
-// https://amp.dev/documentation/guides-and-tutorials/learn/spec/amphtml#required-markup
+// hasRuntime reports whether a document has a script whose name is that of the AMP runtime, from the project's host
+// or another one. https://amp.dev/documentation/guides-and-tutorials/learn/spec/amphtml#required-markup
 func hasRuntime(root *html.Node) bool {
 	for n := range root.Descendants() {
-		if src := attr(n, "src"); n.Type == html.ElementNode && n.Data == "script" && (strings.HasSuffix(src, "/v0.js") || strings.HasSuffix(src, "/v0.mjs")) {
+		if src := attr(n, "src"); n.Type == html.ElementNode && n.Data == "script" &&
+			(strings.HasSuffix(src, "/v0.js") || strings.HasSuffix(src, "/v0.mjs")) {
 			return true
 		}
 	}
 	return false
 }
 
-// elements adds the endpoints of all elements below a node. In <svg> and <math>, an element of the same name is no component.
+// elements adds the endpoints of all elements below a node. In <svg> and <math>, an element of the same name is no
+// component.
 func (f *finder) elements(root *html.Node) {
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode && n.Namespace == "" {
@@ -174,17 +179,25 @@ func (f *finder) elements(root *html.Node) {
 	}
 }
 
-// element adds the endpoints of one element, as amphtml's code makes the requests. Its files, below extensions/ if no other folder is
-// named:
+// element adds the endpoints of one element, as amphtml's code makes the requests. Its files, below extensions/ if
+// no other folder is named:
 //
-//	[src]                  amp-bind/0.1/bind-validator.js: only these components make a CORS request of it; [action-xhr] is not allowed
-//	xssi-prefix            src/service/xhr-impl.js: read by amp-form, amp-list, amp-next-page, amp-render; xssiPrefix by amp-consent
-//	variables              src/service/url-replacements-impl.js: expanded in some attributes, and in a form only in its fields
-//	amp-autocomplete       amp-autocomplete/0.1/amp-autocomplete.js: the parameter's name is encoded, too
-//	amp-user-notification  amp-user-notification/0.1/amp-user-notification.js: enctype is the Content-Type, src/utils/xhr-utils.js
-//	link                   amp-app-banner/0.1/amp-app-banner.js: the first manifest or origin-manifest, if there is a banner
-//	amp-story-auto-ads     amp-story-auto-ads/0.1/story-ad-config.js: src, or ad-attributes, which become those of an amp-ad
-//	amp-story-interactive  amp-story-interactive/0.1/amp-story-interactive-abstract.js: the path has the canonical URL in base64
+//	[src]                  amp-bind/0.1/bind-validator.js
+//	    only these components make a CORS request of it; [action-xhr] is not allowed
+//	xssi-prefix            src/service/xhr-impl.js
+//	    read by amp-form, amp-list, amp-next-page, amp-render; xssiPrefix by amp-consent
+//	variables              src/service/url-replacements-impl.js
+//	    expanded in some attributes, and in a form only in its fields
+//	amp-autocomplete       amp-autocomplete/0.1/amp-autocomplete.js
+//	    the parameter's name is encoded, too
+//	amp-user-notification  amp-user-notification/0.1/amp-user-notification.js
+//	    enctype is the Content-Type, src/utils/xhr-utils.js
+//	link                   amp-app-banner/0.1/amp-app-banner.js
+//	    the first manifest or origin-manifest, if there is a banner
+//	amp-story-auto-ads     amp-story-auto-ads/0.1/story-ad-config.js
+//	    src, or ad-attributes, which become those of an amp-ad
+//	amp-story-interactive  amp-story-interactive/0.1/amp-story-interactive-abstract.js
+//	    the path has the canonical URL in base64
 func (f *finder) element(n *html.Node) {
 	answer, src := AnswerJSON, expand(attr(n, "src"))
 	if hasAttr(n, "xssi-prefix") {
@@ -251,8 +264,9 @@ func (f *finder) element(n *html.Node) {
 		if isInside(n, "amp-story") {
 			get(n.Data, attr(n, "src"), false, AnswerAny)
 		} else if n.Parent != nil && hasAttr(n.Parent, "crossorigin") {
-			f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet, Credentials: attr(n.Parent, "crossorigin") == "use-credentials",
-				Answer: AnswerAny, NoSourceOrigin: true})
+			f.add(n.Data, attr(n, "src"), Endpoint{Method: http.MethodGet,
+				Credentials: attr(n.Parent, "crossorigin") == "use-credentials",
+				Answer:      AnswerAny, NoSourceOrigin: true})
 		}
 	case "style":
 		if hasAttr(n, "amp-custom") {
@@ -291,12 +305,14 @@ func (f *finder) interactive(n *html.Node) {
 	}
 }
 
-// fontsOf returns the URL of each @font-face rule that browsers load: in its last src, the first in a format that they know.
+// fontsOf returns the URL of each @font-face rule that browsers load: in its last src, the first in a format that
+// they know.
 func fontsOf(css string) (urls []string) {
 	for _, rule := range fontFace.FindAllStringSubmatch(cssComment.ReplaceAllString(css, ""), -1) {
 		sources := fontSource.Split(rule[1], -1)
 		for _, m := range fontURL.FindAllStringSubmatch(sources[len(sources)-1], -1) {
-			if format := strings.ToLower(m[4]); format == "" || strings.HasPrefix(format, "woff") || format == "truetype" || format == "opentype" {
+			if format := strings.ToLower(m[4]); format == "" || strings.HasPrefix(format, "woff") || format == "truetype" ||
+				format == "opentype" {
 				urls = append(urls, m[1]+m[2]+m[3])
 				break
 			}
@@ -309,7 +325,8 @@ var (
 	cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	fontFace   = regexp.MustCompile(`(?i)@font-face\s*\{([^}]*)`)
 	fontSource = regexp.MustCompile(`(?i)(?:^|[;\s])src\s*:`)
-	fontURL    = regexp.MustCompile(`(?i)url\(\s*(?:"([^"]*)"|'([^']*)'|([^"')\s]+))\s*\)(?:\s*format\(\s*["']?([^"')]+))?`)
+	fontURL    = regexp.MustCompile(`(?i)url\(\s*(?:"([^"]*)"|'([^']*)'|([^"')\s]+))\s*\)` +
+		`(?:\s*format\(\s*["']?([^"')]+))?`)
 )
 
 // script reads the JSON configuration of a component.
@@ -366,8 +383,8 @@ func (f *finder) script(n *html.Node) {
 	}
 }
 
-// access reads the configuration of amp-access: one service or a list of them (amp-access/0.1/amp-access-source.js). A vendor makes
-// its own requests, and with the type other, none is made.
+// access reads the configuration of amp-access: one service or a list of them
+// (amp-access/0.1/amp-access-source.js). A vendor makes its own requests, and with the type other, none is made.
 func (f *finder) access(config any) {
 	services, isList := config.([]any)
 	if !isList {
@@ -380,13 +397,16 @@ func (f *finder) access(config any) {
 			answer = AnswerAny
 		}
 		kind := cmp.Or(str(service, "type"), "client")
-		if isOfVendor := str(service, "type") == "" && str(service, "vendor") != ""; isOfVendor || kind != "client" && kind != "server" {
+		if isOfVendor := str(service, "type") == "" && str(service, "vendor") != ""; isOfVendor ||
+			kind != "client" && kind != "server" {
 			continue
 		}
-		f.add("amp-access", expand(str(service, "authorization")), Endpoint{Method: http.MethodGet, Credentials: true, Answer: answer})
+		f.add("amp-access", expand(str(service, "authorization")),
+			Endpoint{Method: http.MethodGet, Credentials: true, Answer: answer})
 		if isOff := service["noPingback"]; isOff == nil || isOff == false {
-			f.add("amp-access", expand(str(service, "pingback")), Endpoint{Method: http.MethodPost, ContentType: typeURLEncoded, Credentials: true,
-				Answer: AnswerAny})
+			f.add("amp-access", expand(str(service, "pingback")),
+				Endpoint{Method: http.MethodPost, ContentType: typeURLEncoded, Credentials: true,
+					Answer: AnswerAny})
 		}
 	}
 }
@@ -410,7 +430,8 @@ func (f *finder) consent(config any) {
 	}
 	for _, c := range all {
 		e := Endpoint{Method: http.MethodPost, ContentType: typeText, Credentials: true, Answer: answer,
-			Body: asJSON(map[string]string{"consentInstanceId": str(object, "consentInstanceId"), "consentStateValue": "unknown"})}
+			Body: asJSON(map[string]string{"consentInstanceId": str(object, "consentInstanceId"),
+				"consentStateValue": "unknown"})}
 		f.add("amp-consent", expand(str(c, "checkConsentHref")), e)
 		e.Answer, e.NoSourceOrigin = AnswerAny, true
 		f.add("amp-consent", expand(str(c, "onUpdateHref")), e)
@@ -450,7 +471,8 @@ func (f *finder) ad(kind, dataURL, rtcConfig string) {
 // references to a state or a function of the document.
 func (f *finder) add(component, value string, e Endpoint) {
 	value = strings.TrimSpace(value)
-	if value == "" || strings.HasPrefix(value, "amp-state:") || strings.HasPrefix(value, "amp-script:") || strings.HasPrefix(value, "data:") {
+	if value == "" || strings.HasPrefix(value, "amp-state:") || strings.HasPrefix(value, "amp-script:") ||
+		strings.HasPrefix(value, "data:") {
 		return
 	}
 	if len(value) > maxURL {
@@ -489,19 +511,24 @@ func (f *finder) addUnknown(component, what string) {
 	f.unknown = append(f.unknown, Unknown{component, what})
 }
 
-// variable matches a variable of AMP's URL replacement, with or without "$" and arguments, also within a word: AMP looks for the
-// longest name, and for no end of it (src/service/url-expander/expander.js).
+// variable matches a variable of AMP's URL replacement, with or without "$" and arguments, also within a word: AMP
+// looks for the longest name, and for no end of it (src/service/url-expander/expander.js).
 var variable = func() *regexp.Regexp {
 	slices.SortFunc(variables, func(a, b string) int { return len(b) - len(a) })
 	return regexp.MustCompile(`\$?(?:` + strings.Join(variables, "|") + `)(\([^)]{0,200}\))?`)
 }()
 
 // variables are names from spec/amp-var-substitutions.md that occur in the URLs of endpoints.
-var variables = strings.Fields(`ACCESS_READER_ID ACCESS_TOKEN AMPDOC_HOST AMPDOC_HOSTNAME AMPDOC_URL AMP_GEO AMP_STATE AMP_VERSION AUTHDATA
-	AVAILABLE_SCREEN_HEIGHT AVAILABLE_SCREEN_WIDTH BROWSER_LANGUAGE CANONICAL_HOST CANONICAL_HOSTNAME CANONICAL_PATH CANONICAL_URL CLIENT_ID
-	CONSENT_METADATA CONSENT_STATE CONSENT_STRING COUNTER DOCUMENT_CHARSET DOCUMENT_REFERRER EXTERNAL_REFERRER FRAGMENT_PARAM HREF PAGE_VIEW_ID
-	PAGE_VIEW_ID_64 QUERY_PARAM RANDOM READER_ID SCREEN_COLOR_DEPTH SCREEN_HEIGHT SCREEN_WIDTH SCROLL_HEIGHT SCROLL_WIDTH SOURCE_HOST
-	SOURCE_HOSTNAME SOURCE_PATH SOURCE_URL TIMESTAMP TIMESTAMP_ISO TIMEZONE TIMEZONE_CODE TITLE TOTAL_ENGAGED_TIME UACH USER_AGENT VARIANT
+var variables = strings.Fields(`
+	ACCESS_READER_ID ACCESS_TOKEN AMPDOC_HOST AMPDOC_HOSTNAME AMPDOC_URL AMP_GEO AMP_STATE AMP_VERSION AUTHDATA
+	AVAILABLE_SCREEN_HEIGHT AVAILABLE_SCREEN_WIDTH BROWSER_LANGUAGE CANONICAL_HOST CANONICAL_HOSTNAME CANONICAL_PATH
+	CANONICAL_URL CLIENT_ID
+	CONSENT_METADATA CONSENT_STATE CONSENT_STRING COUNTER DOCUMENT_CHARSET DOCUMENT_REFERRER EXTERNAL_REFERRER
+	FRAGMENT_PARAM HREF PAGE_VIEW_ID
+	PAGE_VIEW_ID_64 QUERY_PARAM RANDOM READER_ID SCREEN_COLOR_DEPTH SCREEN_HEIGHT SCREEN_WIDTH SCROLL_HEIGHT
+	SCROLL_WIDTH SOURCE_HOST
+	SOURCE_HOSTNAME SOURCE_PATH SOURCE_URL TIMESTAMP TIMESTAMP_ISO TIMEZONE TIMEZONE_CODE TITLE TOTAL_ENGAGED_TIME
+	UACH USER_AGENT VARIANT
 	VARIANTS VIEWER VIEWPORT_HEIGHT VIEWPORT_WIDTH`)
 
 // expand replaces each variable by the sample value 0.

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// This file judges the requests of AMP emails. A reader's mail client makes them, in Gmail's case by a proxy: no AMP Cache
-// and no cookies are part of it. Sources: CORS in AMP for Email,
-// https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and
-// Gmail's requirements, https://developers.google.com/gmail/ampemail/security-requirements
+// This file judges the requests of AMP emails. A reader's mail client makes them, in Gmail's case by a proxy: no
+// AMP Cache and no cookies are part of it. Sources: CORS in AMP for Email,
+// https://amp.dev/documentation/guides-and-tutorials/email/learn/cors-in-email, and Gmail's requirements,
+// https://developers.google.com/gmail/ampemail/security-requirements
 
 const (
 	emailSender  = "AMP-Email-Sender"
@@ -24,7 +24,8 @@ const (
 func (c *cell) isAcceptedV2(t *trial) ruling {
 	a := t.got(told)
 	_, resp := a.last()
-	if got := resp.Header.Values(allowSender); resp.Status < 400 && (len(got) != 1 || got[0] != "*" && got[0] != c.sender) {
+	if got := resp.Header.Values(allowSender); resp.Status < 400 &&
+		(len(got) != 1 || got[0] != "*" && got[0] != c.sender) {
 		return rejected(a, fmt.Sprintf("a mail client wants %s: %s exactly once", allowSender, c.sender))
 	}
 	return acceptedBelow400(a)
@@ -79,7 +80,8 @@ func (c *cell) isOtherSenderDenied(t *trial) ruling {
 		return broken(a.answer, "a mail client lets the email of this sender read it")
 	}
 	if t.origin == "" && a.header.Get(emailSender) == "" && resp.Status < 300 {
-		c.note(c.e.URL + " answers a request that names no sender with status " + strconv.Itoa(resp.Status) + ". No mail client gives that answer to an email, but " +
+		c.note(c.e.URL + " answers a request that names no sender with status " + strconv.Itoa(resp.Status) +
+			". No mail client gives that answer to an email, but " +
 			"any program can read it, unless the URL has a token that only the reader knows.")
 	}
 	return fine()

@@ -33,7 +33,8 @@ type sight struct {
 }
 
 func (c *cell) sightOf(a *answer, origin string, isBlocked bool) *sight {
-	s := &sight{c: c, origin: origin, isBlocked: isBlocked, status: a.status(), fetch: a.fetch, preflight: a.blocked != nil}
+	s := &sight{c: c, origin: origin, isBlocked: isBlocked, status: a.status(), fetch: a.fetch,
+		preflight: a.blocked != nil}
 	if _, resp := a.last(); resp != nil {
 		s.header, s.body = resp.Header, resp.Body
 	}
@@ -100,8 +101,8 @@ const (
 	accident    // only the first answer was an error
 )
 
-// seen returns what the requests of one of the publisher's pages show, and the answer by which it is judged. That is the first,
-// unless a request that no cache could answer had another result.
+// seen returns what the requests of one of the publisher's pages show, and the answer by which it is judged. That
+// is the first, unless a request that no cache could answer had another result.
 func (c *cell) seen(t *trial) (seen, *answer) {
 	first, unstored, again := t.turns[0].answer, t.got(fresh), t.got(repeated)
 	switch {
@@ -112,7 +113,8 @@ func (c *cell) seen(t *trial) (seen, *answer) {
 	}
 	isFreshEachTime := t.got(freshLast) != nil && t.got(freshAgain).isReadable() && t.got(freshLast).isReadable()
 	switch {
-	case first.status() >= 500 && !(isFreshEachTime && again.status() == first.status()), slices.Contains(c.limits, first.status()):
+	case first.status() >= 500 && !(isFreshEachTime && again.status() == first.status()),
+		slices.Contains(c.limits, first.status()):
 		return accident, unstored
 	// A cache gives the same wrong answer again, and never to a new URL. Several servers in turn do not.
 	case isFreshEachTime && (c.e.Method != http.MethodPost || first.blocked != nil):
@@ -154,16 +156,20 @@ func isDenialStatus(status int) bool {
 func whyNoProof(a *answer) string {
 	status := a.status()
 	if _, resp := a.last(); ownReason(resp) == "source_unavailable" {
-		return "the backend's ampcors cannot ask its database (status 503, source_unavailable): ampcors check, with the server's configuration and --database, says why"
+		return "the backend's ampcors cannot ask its database (status 503, source_unavailable): ampcors check, with the " +
+			"server's configuration and --database, says why"
 	}
 	if isOverloaded(status) {
-		return fmt.Sprintf("the backend limits requests, or is down (status %d): if it limits them, use a --rate below its limit", status)
+		return fmt.Sprintf("the backend limits requests, or is down (status %d): if it limits them, use a --rate below its "+
+			"limit", status)
 	}
-	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing: several servers with different rules answer in turn, "+
+	return fmt.Sprintf("status %d, which the publisher's own request also got when it was repeated, proves nothing: "+
+		"several servers with different rules answer in turn, "+
 		"or there is a limit of requests (use a --rate below it) or a firewall", status)
 }
 
-// isHit matches HIT, TCP_HIT, "Hit from cloudfront" and "RefreshHit from cloudfront", and no name of a host such as "MISS from white".
+// isHit matches HIT, TCP_HIT, "Hit from cloudfront" and "RefreshHit from cloudfront", and no name of a host such as
+// "MISS from white".
 var isHit = regexp.MustCompile(`(?i)\b(\w+_|refresh)?hit\b`)
 
 // hasAge reports whether an answer has Age, which no backend sends for its own (RFC 9111 section 5.1).
@@ -175,8 +181,8 @@ func hasAge(a *answer) bool {
 // isFromCache reports whether a shared cache answered.
 func isFromCache(h http.Header) bool { return hitOf(h) != "" }
 
-// hitOf returns the header that says that a shared cache answered, by RFC 9111 section 5.1, RFC 9211, or as common caches
-// write it; or "".
+// hitOf returns the header that says that a shared cache answered, by RFC 9111 section 5.1, RFC 9211, or as common
+// caches write it; or "".
 func hitOf(h http.Header) string {
 	if age, err := strconv.Atoi(h.Get("Age")); err == nil && age > 0 {
 		return "Age: " + h.Get("Age")
@@ -255,7 +261,9 @@ func isSameValue(name string, a, b any) bool {
 
 // wordsOf returns the words of a text that have no digit.
 func wordsOf(text string) []string {
-	return slices.DeleteFunc(strings.Fields(text), func(word string) bool { return strings.ContainsAny(word, "0123456789") })
+	return slices.DeleteFunc(strings.Fields(text), func(word string) bool {
+		return strings.ContainsAny(word, "0123456789")
+	})
 }
 
 // isJSON reports whether a body is JSON, before which browsers remove a byte order mark.
@@ -269,7 +277,8 @@ func isStored(resp *response) bool {
 		strings.Contains(control, "max-age") || strings.Contains(control, "s-maxage") || resp.Header.Get("Expires") != ""
 }
 
-// isCacheable reports whether a shared cache may keep a response. (A browser keeps what is private apart for each site.)
+// isCacheable reports whether a shared cache may keep a response. (A browser keeps what is private apart for each
+// site.)
 func isCacheable(method string, h http.Header) bool {
 	control := strings.ToLower(strings.Join(h["Cache-Control"], ","))
 	isForbidden := strings.Contains(control, "no-store") || strings.Contains(control, "private")

@@ -145,9 +145,13 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 		r.remedy = "Let the proxy in front of the backend pass the request header Origin. If none drops it: " + r.remedy
 	}
 	if r.id == PreflightIncomplete || r.id == PreflightFailed {
-		if i := slices.IndexFunc(c.trials, func(t *trial) bool { return t.Kind.IsHostile() && c.isOnlyPreflighted(t) }); i >= 0 {
+		if i := slices.IndexFunc(c.trials, func(t *trial) bool {
+			return t.Kind.IsHostile() &&
+				c.isOnlyPreflighted(t)
+		}); i >= 0 {
 			add("The preflight of " + c.trials[i].origin + ", which must be denied, is answered in the same way.")
-			r.remedy = "First compare Origin with the list of allowed origins: this preflight is answered for other websites, too, and whoever grants more to it opens the API to them. Then: " + r.remedy
+			r.remedy = "First compare Origin with the list of allowed origins: this preflight is answered for other websites, " +
+				"too, and whoever grants more to it opens the API to them. Then: " + r.remedy
 		}
 	}
 	if r.id == AnyOriginAllowed && c.p.cfg.Cookie == "" {
@@ -160,13 +164,16 @@ func (c *cell) finding(r rule, origins []string, t *trial, b *blame) Finding {
 		r.title = strings.Replace(r.title, " with the reader's cookies", "", 1)
 	}
 	f := c.newFinding(r, origins, evidence, request)
-	f.isElsewhere = isOfAmpcors || r.id == HTTPError || r.id == NotJSON || r.id == NotScript || r.id == AnswersDiffer && reasonOf(resp) != "" || r.id == CachedWrongOrigin && variesByOrigin(resp.Header)
+	f.isElsewhere = isOfAmpcors || r.id == HTTPError || r.id == NotJSON || r.id == NotScript ||
+		r.id == AnswersDiffer && reasonOf(resp) != "" || r.id == CachedWrongOrigin && variesByOrigin(resp.Header)
 	return f
 }
 
-// denialText returns the body of an answer with status 4xx or 5xx in one line, because it often says why; "" if it is a page.
+// denialText returns the body of an answer with status 4xx or 5xx in one line, because it often says why; "" if it
+// is a page.
 func denialText(resp *response) string {
-	if resp == nil || resp.Status < 400 || !utf8.Valid(resp.Body) || bytes.HasPrefix(bytes.TrimSpace(resp.Body), []byte("<")) {
+	if resp == nil || resp.Status < 400 || !utf8.Valid(resp.Body) ||
+		bytes.HasPrefix(bytes.TrimSpace(resp.Body), []byte("<")) {
 		return ""
 	}
 	return fmt.Sprintf("%.200s", strings.Join(strings.Fields(string(resp.Body)), " "))
@@ -174,9 +181,11 @@ func denialText(resp *response) string {
 
 func (c *cell) newFinding(r rule, origins, evidence []string, shown request) Finding {
 	policy := c.p.policy
-	return Finding{ID: r.id, Severity: r.severity, Endpoint: c.e.URL, Method: c.e.Method, Call: c.e.Call(), Publisher: c.publisher, Sender: c.sender,
+	return Finding{ID: r.id, Severity: r.severity, Endpoint: c.e.URL, Method: c.e.Method, Call: c.e.Call(),
+		Publisher: c.publisher, Sender: c.sender,
 		Origin: origins[0], Origins: origins, Request: shown.method + " " + shown.url,
-		Title: r.title, Evidence: evidence, Remedy: strings.NewReplacer("%[1]s", origins[0], "%[2]s", policy.Methods(), "%[3]s",
+		Title: r.title, Evidence: evidence, Remedy: strings.NewReplacer("%[1]s", origins[0], "%[2]s", policy.Methods(),
+			"%[3]s",
 			policy.Headers()).Replace(r.remedy), Curl: c.p.curl(shown)}
 }
 
@@ -198,8 +207,10 @@ func (c *client) describe(r request, resp *response) (lines []string) {
 		return []string{r.method + " is not answered."}
 	}
 	lines = append(lines, fmt.Sprintf("%s is answered with status %d", r.method, resp.Status))
-	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods",
-		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "AMP-Redirect-To", "Vary", "Location", "Content-Type", allowSender, sourceOrigin,
+	for _, name := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials",
+		"Access-Control-Allow-Methods",
+		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "AMP-Redirect-To", "Vary", "Location",
+		"Content-Type", allowSender, sourceOrigin,
 		"Age", "X-Cache", "X-Cache-Status", "X-Varnish", "CF-Cache-Status", "Via"} {
 		for _, value := range resp.Header[http.CanonicalHeaderKey(name)] {
 			lines = append(lines, fmt.Sprintf("%s: %.200s", name, c.clean(value)))

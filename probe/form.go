@@ -17,8 +17,8 @@ const (
 	maxBody   = 64 << 10 // more bytes than the fields of a form have that nobody has filled in
 )
 
-// form adds the requests of a form, with its fields as the page has them: in the URL with GET, and otherwise in the body. In the URLs of
-// a form, no variable is expanded.
+// form adds the requests of a form, with its fields as the page has them: in the URL with GET, and otherwise in the
+// body. In the URLs of a form, no variable is expanded.
 func (f *finder) form(n *html.Node) {
 	e := Endpoint{Method: http.MethodGet, Credentials: true, Answer: AnswerForm}
 	if strings.EqualFold(attr(n, "method"), http.MethodPost) {
@@ -73,8 +73,8 @@ func (f *finder) addForm(value string, e Endpoint, fields [][2]string) {
 	f.add("amp-form", value, e)
 }
 
-// fieldsOf returns the names and values of a form's fields, and which of them verify-xhr gets. The first button that submits the form is
-// one of them, as if it was used.
+// fieldsOf returns the names and values of a form's fields, and which of them verify-xhr gets. The first button
+// that submits the form is one of them, as if it was used.
 func fieldsOf(form *html.Node) (all, toVerify [][2]string) {
 	var button *html.Node
 	add := func(n *html.Node, values ...string) {
@@ -103,7 +103,8 @@ func fieldsOf(form *html.Node) (all, toVerify [][2]string) {
 				add(n, text(n))
 			case n.Data == "select":
 				add(n, chosen(n)...)
-			case n.Data != "input" || isBox && !hasAttr(n, "checked") || slices.Contains([]string{"button", "image", "file", "reset"}, kind):
+			case n.Data != "input" || isBox && !hasAttr(n, "checked") ||
+				slices.Contains([]string{"button", "image", "file", "reset"}, kind):
 			case isBox && !hasAttr(n, "value"):
 				add(n, "on")
 			default:

@@ -22,8 +22,8 @@ type front struct {
 	unstored *answer // to the page's request with a new URL and no-cache
 }
 
-// lookInFront asks once more if every page got the same answer, one of them is blocked, and something may stand in front of the backend: it
-// grants the page's preflight, or the answer has a cache's header.
+// lookInFront asks once more if every page got the same answer, one of them is blocked, and something may stand in
+// front of the backend: it grants the page's preflight, or the answer has a cache's header.
 func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 	var f front
 	var first *turn
@@ -47,7 +47,8 @@ func (c *cell) lookInFront(ctx context.Context, own []*trial) {
 	}
 	s := f.page.turns[0].step
 	s.mode = preflights
-	if f.preflight = c.send(ctx, f.page, s); !f.isGranted() && !hasAge(f.page.turns[0].answer) && !isFromCache(first.fetch.response.Header) {
+	if f.preflight = c.send(ctx, f.page, s); !f.isGranted() && !hasAge(f.page.turns[0].answer) &&
+		!isFromCache(first.fetch.response.Header) {
 		return
 	}
 	select {
@@ -75,8 +76,10 @@ func isSameForBoth(a, b *response) bool {
 	return a.Status == b.Status && bytes.Equal(a.Body, b.Body) && slices.Equal(a.Header[name], b.Header[name])
 }
 
-// originDenials are the reasons for which ampcors denies an Origin, whatever the request asks for: those of conformance/origins.json.
-var originDenials = []string{"malformed_origin", "null_origin", "not_https", "unknown_host", "not_canonical", "ambiguous_prefix",
+// originDenials are the reasons for which ampcors denies an Origin, whatever the request asks for: those of
+// conformance/origins.json.
+var originDenials = []string{"malformed_origin", "null_origin", "not_https", "unknown_host", "not_canonical",
+	"ambiguous_prefix",
 	"publisher_not_allowed", "hash_not_known"}
 
 // reasonOf returns the reason with which ampcors denied the Origin of a request, or "".
@@ -94,33 +97,44 @@ func (c *cell) hasAmpcors() bool {
 	})
 }
 
-// ownRemedies has what to do if ampcors itself denies what must work, by the reason in its body. The request was right, so what is in
-// front of ampcors has changed it, or ampcors is configured otherwise.
+// ownRemedies has what to do if ampcors itself denies what must work, by the reason in its body. The request was
+// right, so what is in front of ampcors has changed it, or ampcors is configured otherwise.
 var ownRemedies = func() map[string]string {
-	const unlisted = "The backend's ampcors denies %[1]s. If that is a publisher of yours, add it to publishers, or to the table of the database. " +
+	const unlisted = "The backend's ampcors denies %[1]s. If that is a publisher of yours, add it to publishers, or to " +
+		"the table of the database. " +
 		"ampcors explain %[1]s, with the server's configuration and flags, says why."
-	const unset = "The proxy in front of ampcors serve-authz is not configured as in authz/nginx.conf or authz/envoy.yaml, or " +
+	const unset = "The proxy in front of ampcors serve-authz is not configured as in authz/nginx.conf or " +
+		"authz/envoy.yaml, or " +
 		"serve-authz was started with the wrong --proxy, such as envoy for nginx."
 	return map[string]string{
 		"publisher_not_allowed": unlisted, "unknown_host": unlisted,
 		"hash_not_known": "The backend's ampcors knows no publisher with this hash prefix. " +
 			"List the publisher by its name, because a pattern matches no hash prefix; for a table, run ampcors source fill.",
-		"ambiguous_prefix": "The backend's ampcors denies this prefix, because another host has it, too: ampcors explain %[1]s names both. " +
+		"ambiguous_prefix": "The backend's ampcors denies this prefix, because another host has it, too: ampcors explain " +
+			"%[1]s names both. " +
 			"Unless you own the other host, readers must use the page at the publisher's own host.",
 		"malformed_origin": "Let the proxy in front of ampcors pass the request header Origin as it is: " +
 			"the Origin that reached ampcors was changed, or was there twice. The list of publishers is not the cause.",
-		"no_origin_unsafe":         "Let the proxy in front of ampcors pass the request header Origin: ampcors got none. The list of publishers is not the cause.",
-		"method_not_allowed":       "The backend's ampcors denies the method of the request: add it to methods.",
-		"header_not_allowed":       "The backend's ampcors denies a header of the request: add it to requestHeaders.",
-		"email_sender_not_allowed": "The backend's ampcors denies the sender: add it to email.senders, in the same case before the @. ampcors explain --sender ADDRESS, with the server's configuration, says why.",
-		"source_unavailable":       "The backend's ampcors cannot ask its database: ampcors check, with the server's configuration and --database, says why.",
-		unknownClient:              "The backend's ampcors does not know the mail client %[1]s: if its emails must work, add it to email.clients.",
-		"no_method":                unset, "not_configured": unset,
-		lostMethod: "If the backend has ampcors, or another library that decides on preflights: let the proxy in front of it pass the request headers Access-Control-Request-Method and " +
-			"Access-Control-Request-Headers. The answer has the page's origin, so the page is allowed, and it was not taken for a preflight.",
-		lostHeaders: "If the backend has ampcors, or another library that decides on preflights: let the proxy in front of it pass the request header Access-Control-Request-Headers. " +
+		"no_origin_unsafe": "Let the proxy in front of ampcors pass the request header Origin: ampcors got none. " +
+			"The list of publishers is not the cause.",
+		"method_not_allowed": "The backend's ampcors denies the method of the request: add it to methods.",
+		"header_not_allowed": "The backend's ampcors denies a header of the request: add it to requestHeaders.",
+		"email_sender_not_allowed": "The backend's ampcors denies the sender: add it to email.senders, in the same case " +
+			"before the @. ampcors explain --sender ADDRESS, with the server's configuration, says why.",
+		"source_unavailable": "The backend's ampcors cannot ask its database: ampcors check, with the server's " +
+			"configuration and --database, says why.",
+		unknownClient: "The backend's ampcors does not know the mail client %[1]s: if its emails must work, add it to " +
+			"email.clients.",
+		"no_method": unset, "not_configured": unset,
+		lostMethod: "If the backend has ampcors, or another library that decides on preflights: let the proxy in front of " +
+			"it pass the request headers Access-Control-Request-Method and " +
+			"Access-Control-Request-Headers. The answer has the page's origin, so the page is allowed, and it was not taken " +
+			"for a preflight.",
+		lostHeaders: "If the backend has ampcors, or another library that decides on preflights: let the proxy in front of " +
+			"it pass the request header Access-Control-Request-Headers. " +
 			"It grants the method, and no header, as if none had been asked for.",
-		lostOrigin: "If the backend has ampcors, which says why it denies a preflight: let the proxy in front of it pass the request header Origin. If it has rs/cors, the page's origin is not in its list.",
+		lostOrigin: "If the backend has ampcors, which says why it denies a preflight: let the proxy in front of it pass " +
+			"the request header Origin. If it has rs/cors, the page's origin is not in its list.",
 	}
 }()
 
@@ -131,8 +145,9 @@ const (
 	lostOrigin  = "the Origin of a preflight is lost"
 )
 
-// lostInPreflight returns what a proxy has taken from a preflight, or "". The answer allows the page, and its Vary is the line that ampcors
-// and rs/cors write. Others, which write three lines, may have no list of methods or headers at all.
+// lostInPreflight returns what a proxy has taken from a preflight, or "". The answer allows the page, and its Vary
+// is the line that ampcors and rs/cors write. Others, which write three lines, may have no list of methods or
+// headers at all.
 func lostInPreflight(resp *response) string {
 	if resp == nil || len(resp.Header["Vary"]) != 1 ||
 		!strings.HasSuffix(resp.Header.Get("Vary"), "Origin, Access-Control-Request-Method, Access-Control-Request-Headers") {
@@ -169,7 +184,8 @@ func ownReason(resp *response) string {
 	return ""
 }
 
-// cacheInFront says what shows that a cache has given every page one answer, or "". It is the cause if the backend would answer otherwise.
+// cacheInFront says what shows that a cache has given every page one answer, or "". It is the cause if the backend
+// would answer otherwise.
 func (c *cell) cacheInFront() (what string, isCause bool) {
 	f := c.front
 	if f == nil {
@@ -177,7 +193,8 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 	}
 	first, later, unstored := f.page.turns[0].fetch.response, f.later.fetch.response, f.unstored.fetch.response
 	if isForOther(f.ofOther, f.page.origin) {
-		return "a second later this page's request was answered rightly, and the next page got that answer: a cache in front of the backend keeps answers for a short time", true
+		return "a second later this page's request was answered rightly, and the next page got that answer: a cache in " +
+			"front of the backend keeps answers for a short time", true
 	}
 	if !isSameForBoth(first, later) { // the backend itself may answer otherwise
 		return "", false
@@ -190,7 +207,8 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 		return "", false
 	case reason != "" && isEverywhere && (isHit || f.isGranted()):
 		return "ampcors denied another page (" + reason +
-			"). This page, and a request without Origin, got that same answer. ampcors lets each GET pass that has no Origin, so a cache in front of it has kept the denial", true
+			"). This page, and a request without Origin, got that same answer. ampcors lets each GET pass that has no Origin, " +
+			"so a cache in front of it has kept the denial", true
 	case isHit && f.isGranted():
 		return "every page gets the same answer, with " + hit +
 			", although the backend grants the page's preflight: a cache in front of the backend has kept it", true
@@ -198,9 +216,13 @@ func (c *cell) cacheInFront() (what string, isCause bool) {
 		return "every page gets the same answer, with " + hit +
 			": look first at the cache in front of the backend, which may keep what it got for another page", false
 	case first.Status < 400 && variesByOrigin(first.Header):
-		return "every page gets the same answer, although it has Vary: Origin, and although the backend grants the page's preflight, which no cache answers. Look first for a cache in front of the backend that ignores Vary, or a proxy that changes Access-Control-Allow-Origin; if there is neither, the backend sets that header only for preflights", true
+		return "every page gets the same answer, although it has Vary: Origin, and although the backend grants the page's " +
+				"preflight, which no cache answers. Look first for a cache in front of the backend that ignores Vary, or a proxy " +
+				"that changes Access-Control-Allow-Origin; if there is neither, the backend sets that header only for preflights",
+			true
 	case first.Status < 400:
-		return "the backend grants the page's preflight: it sets Access-Control-Allow-Origin only for preflights, or a cache in front of it gives every page one answer without Vary", false
+		return "the backend grants the page's preflight: it sets Access-Control-Allow-Origin only for preflights, or a " +
+			"cache in front of it gives every page one answer without Vary", false
 	}
 	return "", false
 }
@@ -222,17 +244,19 @@ func changedOrigin(pages []*trial) string {
 	}
 	switch reason {
 	case "malformed_origin":
-		return "ampcors says that the Origin of each page is malformed (malformed_origin). Look for a proxy in front of it that doubles or changes the request header Origin. The list of publishers is not the cause"
+		return "ampcors says that the Origin of each page is malformed (malformed_origin). Look for a proxy in front of it " +
+			"that doubles or changes the request header Origin. The list of publishers is not the cause"
 	case "no_origin_unsafe":
-		return "ampcors says that no page sends an Origin (no_origin_unsafe). Look for a proxy in front of it that drops the request header Origin. The list of publishers is not the cause"
+		return "ampcors says that no page sends an Origin (no_origin_unsafe). Look for a proxy in front of it that drops " +
+			"the request header Origin. The list of publishers is not the cause"
 	}
 	return ""
 }
 
 const ofNoOrigin = "; if there is none, the backend allows none of these pages"
 
-// ofLostOrigin says that a proxy may drop the request's Origin, or is "". The backend varies its answers by Origin, and yet it
-// answers each page as if there were none.
+// ofLostOrigin says that a proxy may drop the request's Origin, or is "". The backend varies its answers by Origin,
+// and yet it answers each page as if there were none.
 func (c *cell) ofLostOrigin(pages []*trial) string {
 	isBlind := func(t *trial) bool {
 		if !t.isAnswered() || t.turns[0].fetch == nil {
@@ -245,6 +269,7 @@ func (c *cell) ofLostOrigin(pages []*trial) string {
 	if without == nil || !isBlind(without) || slices.ContainsFunc(pages, func(t *trial) bool { return !isBlind(t) }) {
 		return ""
 	}
-	return "every page is answered as a request without Origin, although the answer has Vary: Origin. Look first for a proxy in front of the backend that " +
+	return "every page is answered as a request without Origin, although the answer has Vary: Origin. Look first for a " +
+		"proxy in front of the backend that " +
 		"drops the request header Origin" + ofNoOrigin
 }

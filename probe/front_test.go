@@ -156,15 +156,18 @@ func TestWhatStandsInFront(t *testing.T) {
 	}{
 		{"a cache by path", behind(&sharedCache{backend: right, key: byPath}), "GET", []ID{CachedWrongOrigin}, "no cache answers"},
 		{"a cache by path, and HEAD", behind(&sharedCache{backend: right, key: byPath}), "HEAD", []ID{CachedWrongOrigin}, "no cache answers"},
-		{"a cache by path, with Age", behind(&sharedCache{backend: right, key: byPath, age: true}), "GET", []ID{CachedWrongOrigin}, "with Age: 1, although"},
+		{"a cache by path, with Age", behind(&sharedCache{backend: right, key: byPath, age: true}), "GET", []ID{CachedWrongOrigin},
+			"with Age: 1, although"},
 		{"a cache by path that keeps a denial", deniedFirst(behind(&sharedCache{backend: right, key: byPath, errors: true})), "GET",
 			[]ID{CachedWrongOrigin}, "ampcors denied another page (unknown_host)"},
 		{"a cache by path that keeps answers for less than a second",
 			behind(&sharedCache{backend: right, key: byPath, ttl: 900 * time.Millisecond}), "GET", []ID{CachedWrongOrigin}, "for a short time"},
 		{"a cache by path that obeys no-cache, with Age", behind(&sharedCache{backend: right, key: byPath, age: true, obeys: true}), "GET",
 			[]ID{CachedWrongOrigin}, "with a new URL and Cache-Control: no-cache is allowed"},
-		{"a cache by path that drops Vary", behind(&sharedCache{backend: right, key: byPath, noVary: true}), "GET", []ID{ACAOMissing}, "or a cache in front of it"},
-		{"a cache by path, without CORS, with Age", behind(&sharedCache{backend: none, key: byPath, age: true}), "GET", []ID{ACAOMissing}, "look first at the cache"},
+		{"a cache by path that drops Vary", behind(&sharedCache{backend: right, key: byPath, noVary: true}), "GET", []ID{ACAOMissing},
+			"or a cache in front of it"},
+		{"a cache by path, without CORS, with Age", behind(&sharedCache{backend: none, key: byPath, age: true}), "GET", []ID{ACAOMissing},
+			"look first at the cache"},
 
 		{"a proxy that drops Origin", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.Header.Del("Origin")
@@ -184,20 +187,24 @@ func TestWhatStandsInFront(t *testing.T) {
 
 		{"two servers with different lists", oneOf(2, another.Wrap(api).ServeHTTP), "GET", []ID{AnswersDiffer}, "_not_"},
 		{"three servers, and one has another list", oneOf(3, another.Wrap(api).ServeHTTP), "GET", []ID{AnswersDiffer}, "_not_"},
-		{"two servers, and one denies all without a reason", oneOf(2, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }), "GET", nil, "several servers with different rules answer in turn"},
+		{"two servers, and one denies all without a reason", oneOf(2, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }), "GET",
+			nil, "several servers with different rules answer in turn"},
 		{"a ban after forty requests", bansAfter(40, right), "GET", nil, "or a firewall"},
 		{"a list without the publisher, and HEAD", another.Wrap(api), "HEAD", []ID{ErrorWithoutCORS}, ""},
 		{"a wrong path", http.NotFoundHandler(), "GET", []ID{HTTPError}, "Look first whether the URL and the method are right"},
 		{"a wrong path, and HEAD", http.NotFoundHandler(), "HEAD", []ID{HTTPError}, "Look first whether the URL and the method are right"},
 		{"a wrong path behind ampcors", mw.Wrap(http.NotFoundHandler()), "GET", []ID{HTTPError}, ""},
 
-		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
+		{"a right cache, in front of CORS for preflights", behind(&sharedCache{backend: only(200, "{}"), key: rightly, age: true}), "GET",
+			[]ID{ACAOMissing}, ""},
 		{"a right cache, without CORS", behind(&sharedCache{backend: none, key: rightly, age: true}), "GET", []ID{ACAOMissing}, ""},
 		{"CORS for preflights", only(200, "{}"), "GET", []ID{ACAOMissing}, "it sets Access-Control-Allow-Origin only for preflights"},
-		{"a backend that was wrong for a moment", momentarily(only(200, "{}", "Vary", "Origin"), right), "GET", []ID{ACAOMissing, AnswersDiffer}, ""},
+		{"a backend that was wrong for a moment", momentarily(only(200, "{}", "Vary", "Origin"), right), "GET", []ID{ACAOMissing, AnswersDiffer},
+			""},
 		{"a login, with Vary", only(401, "login", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
 		{"a text like ours", only(403, "Forbidden: access_denied", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
-		{"a text like ours, and a known reason, without a cache", only(403, "Forbidden: no_origin_unsafe", "Vary", "Origin"), "GET", nil, "a login or a firewall"},
+		{"a text like ours, and a known reason, without a cache", only(403, "Forbidden: no_origin_unsafe", "Vary", "Origin"), "GET", nil,
+			"a login or a firewall"},
 		{"our text for everybody, and nothing is granted", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Age", "0")
 			http.Error(w, "Forbidden: publisher_not_allowed", http.StatusForbidden)
@@ -210,7 +217,8 @@ func TestWhatStandsInFront(t *testing.T) {
 			server := httptest.NewServer(test.backend)
 			defer server.Close()
 			e := Endpoint{URL: server.URL + "/", Method: test.method, Credentials: true, Answer: AnswerJSON}
-			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Unsafe: test.method == "POST"})
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher},
+				Unsafe: test.method == "POST"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -274,7 +282,8 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 		remedy    string
 	}{
 		"a publisher that is not listed": {api.ServeHTTP, "www.other.example", get, nil, "add it to publishers"},
-		"a proxy that doubles Origin":    {changed(func(h http.Header) { h.Add("Origin", h.Get("Origin")) }), publisher, get, nil, "was changed, or was there twice"},
+		"a proxy that doubles Origin": {changed(func(h http.Header) { h.Add("Origin", h.Get("Origin")) }), publisher, get, nil,
+			"was changed, or was there twice"},
 		"a proxy that drops Origin": {changed(func(h http.Header) { h.Del("Origin") }), publisher,
 			Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Credentials: true}, nil, "ampcors got none"},
 		"a publisher that only a pattern matches": {patterns.ServeHTTP, "shop.example.com", get, nil, "a pattern matches no hash prefix"},
@@ -292,7 +301,8 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 			server := httptest.NewServer(test.handler)
 			defer server.Close()
 			test.e.URL = server.URL
-			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{test.e}, Publishers: []string{test.publisher}, PageHeader: test.header, Unsafe: true})
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{test.e}, Publishers: []string{test.publisher},
+				PageHeader: test.header, Unsafe: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +312,8 @@ func TestARemedyFollowsTheReasonOfAMPCORS(t *testing.T) {
 				}
 			}
 			if len(report.Findings) == 0 || len(report.Snippets) > 0 {
-				t.Errorf("%d findings, and advice on the backend's CORS headers for %d servers; not tested: %+v", len(report.Findings), len(report.Snippets), report.Untested)
+				t.Errorf("%d findings, and advice on the backend's CORS headers for %d servers; not tested: %+v", len(report.Findings),
+					len(report.Snippets), report.Untested)
 			}
 		})
 	}
@@ -322,7 +333,8 @@ func TestARequestWithoutASenderIsNoted(t *testing.T) {
 			_, _ = io.WriteString(w, "{}")
 		})))
 		defer server.Close()
-		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Answer: AnswerJSON}}, Senders: []string{"news@example.com"}})
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Answer: AnswerJSON}},
+			Senders: []string{"news@example.com"}})
 		if err != nil || len(report.Findings) > 0 {
 			t.Fatal(report, err)
 		}

@@ -136,10 +136,12 @@ func (c *cell) provesNothing(t *trial) error {
 		case isOverloaded(status), slices.Contains(c.limits, status):
 			return errors.New(whyNoProof(a.answer))
 		case c.differs != nil && status >= 400 && status == c.differs.status():
-			return fmt.Errorf("status %d, which the publisher's own page also gets from one time to the next, denies nothing", status)
+			return fmt.Errorf("status %d, which the publisher's own page also gets from one time to the next, denies nothing",
+				status)
 		case a.as != nil: // the publisher's own request
 		case status >= 400 && control.status() >= 400 && !control.isReadable():
-			return fmt.Errorf("the publisher's own page gets status %d and cannot read the answer, so that status %d says nothing about other pages", control.status(), status)
+			return fmt.Errorf("the publisher's own page gets status %d and cannot read the answer, so that status %d says "+
+				"nothing about other pages", control.status(), status)
 		case isFromCache(resp.Header):
 			return fmt.Errorf("a cache in front of the backend answered (%s)", hitOf(resp.Header))
 		}
@@ -149,14 +151,17 @@ func (c *cell) provesNothing(t *trial) error {
 
 // allows reports whether a page can read an answer, or could if the backend answered its own pages rightly.
 func (c *cell) allows(t *trial, a *answer) bool {
-	return a.isReadable() || c.isHidden && a.fetch != nil && a.fetch.response.Header.Get("Access-Control-Allow-Origin") == t.origin
+	return a.isReadable() || c.isHidden && a.fetch != nil &&
+		a.fetch.response.Header.Get("Access-Control-Allow-Origin") == t.origin
 }
 
-// isOnlyPreflighted reports whether a page was allowed by a preflight that grants too little, and no answer shows what it may read.
+// isOnlyPreflighted reports whether a page was allowed by a preflight that grants too little, and no answer shows
+// what it may read.
 func (c *cell) isOnlyPreflighted(t *trial) bool {
 	isSent := slices.ContainsFunc(t.turns, func(a turn) bool { return a.fetch != nil })
 	return c.isHidden && !isSent && slices.ContainsFunc(t.turns, func(a turn) bool {
-		return a.preflight != nil && a.preflight.response != nil && a.preflight.response.Header.Get("Access-Control-Allow-Origin") == t.origin
+		return a.preflight != nil && a.preflight.response != nil &&
+			a.preflight.response.Header.Get("Access-Control-Allow-Origin") == t.origin
 	})
 }
 
@@ -164,8 +169,10 @@ func (c *cell) isOnlyPreflighted(t *trial) bool {
 func (c *cell) isDenied(t *trial) ruling {
 	isPublic := false
 	for _, a := range t.turns {
-		isReflectedError := a.isSimple && a.status() >= 400 // a backend would deny the page's own request, which has these headers
-		isRun := a.preflight != nil && a.blocked == nil && a.fetch != nil && a.status() < 400 && !isSafelistedMethod(c.e.Method)
+		// a backend would deny the page's own request, which has these headers
+		isReflectedError := a.isSimple && a.status() >= 400
+		isRun := a.preflight != nil && a.blocked == nil && a.fetch != nil && a.status() < 400 &&
+			!isSafelistedMethod(c.e.Method)
 		switch {
 		case c.allows(t, a.answer) && !isReflectedError:
 			v := broken(a.answer, "")
@@ -174,7 +181,8 @@ func (c *cell) isDenied(t *trial) ruling {
 			}
 			return v
 		case isRun:
-			return ruling{Outcome: Problem, id: UnsafeReachesHandler, shown: a.answer, remark: "its preflight is granted, so that the handler runs", isPublic: isPublic}
+			return ruling{Outcome: Problem, id: UnsafeReachesHandler, shown: a.answer,
+				remark: "its preflight is granted, so that the handler runs", isPublic: isPublic}
 		}
 		// The trial was sent with cookies, and a page can also send it without.
 		if _, resp := a.last(); resp != nil && !c.e.Credentials && resp.Header.Get("Access-Control-Allow-Origin") == "*" {
@@ -182,7 +190,8 @@ func (c *cell) isDenied(t *trial) ruling {
 		}
 	}
 	if c.isOnlyPreflighted(t) {
-		return unknown("its preflight is answered as if it were allowed, and grants as little as that of the publisher's page: what it could read shows once the publisher's page works")
+		return unknown("its preflight is answered as if it were allowed, and grants as little as that of the publisher's " +
+			"page: what it could read shows once the publisher's page works")
 	}
 	return ruling{Outcome: Fine, isPublic: isPublic}
 }
@@ -194,15 +203,16 @@ func (c *cell) isAnsweredAtAll(*trial) ruling { return fine() }
 func (c *cell) isAnsweredAsOurselves(t *trial) ruling {
 	a := t.got(told)
 	if !c.isAsAtFirst(a) && !slices.Contains(c.limits, a.status()) && c.differs == nil {
-		c.note(fmt.Sprintf("The answers of %s depend on User-Agent: with %q, which this program has, the publisher's page gets status %d. "+
+		c.note(fmt.Sprintf("The answers of %s depend on User-Agent: with %q, which this program has, the publisher's page "+
+			"gets status %d. "+
 			"All other requests had a browser's User-Agent, so nothing else was tested with this one.", c.e.URL,
 			userAgent, a.status()))
 	}
 	return fine()
 }
 
-// revalidates is the ruling on an answer that a browser has revalidated. The headers of a 304 replace those that it stored under the same
-// names (RFC 9111 section 3.2), and the CORS check is made with all of them.
+// revalidates is the ruling on an answer that a browser has revalidated. The headers of a 304 replace those that it
+// stored under the same names (RFC 9111 section 3.2), and the CORS check is made with all of them.
 func (c *cell) revalidates(t *trial) ruling {
 	a := t.got(revalidated)
 	if a == nil { // without a validator, there is nothing to revalidate
@@ -316,7 +326,8 @@ func (c *cell) onlyWhenChanged(t *trial) ID {
 	if t.got(usualAgain) != nil {
 		between = usualAgain
 	}
-	if id := isWrong[changed]; id != "" && isWrong[changedAgain] == id && isWrong[between] != id && t.got(between).isReadable() {
+	if id := isWrong[changed]; id != "" && isWrong[changedAgain] == id && isWrong[between] != id &&
+		t.got(between).isReadable() {
 		return id
 	}
 	return ""
@@ -324,7 +335,8 @@ func (c *cell) onlyWhenChanged(t *trial) ID {
 
 // getsItsOwnAnswer is the ruling on two pages that asked at the same time. What happened only once may be chance.
 func (c *cell) getsItsOwnAnswer(t *trial) ruling {
-	v := broken(nil, "another page asked for the same URL at the same time, and got this answer; one request alone does not show it")
+	v := broken(nil, "another page asked for the same URL at the same time, and got this answer; one request alone does "+
+		"not show it")
 	if slices.ContainsFunc(c.trials, func(t *trial) bool { return slices.Contains(t.Causes, CachedWrongOrigin) }) {
 		v.id = CachedWrongOrigin // which is also the cause of this
 	}
@@ -378,7 +390,8 @@ func (c *cell) isPreferred(t *trial) ruling {
 func (c *cell) isForged(t *trial) ruling {
 	_, own := t.got(publishers).last()
 	if own.Status >= 400 {
-		return unknown(fmt.Sprintf("the publisher's own request is answered with status %d, so that the answer to a forged one proves nothing",
+		return unknown(fmt.Sprintf("the publisher's own request is answered with status %d, so that the answer to a forged "+
+			"one proves nothing",
 			own.Status))
 	}
 	a := t.got(forged)
@@ -386,17 +399,21 @@ func (c *cell) isForged(t *trial) ruling {
 		return fine() // a browser does not send it
 	}
 	resp := a.fetch.response
-	isSame := resp.Status == own.Status && resp.Header.Get("Location") == own.Header.Get("Location") && isSameBody(resp.Body, own.Body)
+	isSame := resp.Status == own.Status && resp.Header.Get("Location") == own.Header.Get("Location") &&
+		isSameBody(resp.Body, own.Body)
 	switch {
 	case isSame:
 		return broken(a, "it gets the same answer as the publisher's own request")
 	case resp.Status >= 400 && len(bytes.TrimSpace(own.Body)) >= minBody && hasBody(resp.Body, own.Body):
 		return broken(a, "the answer has what the handler writes, so that the handler ran")
 	case resp.Status == http.StatusCreated, resp.Status == http.StatusAccepted, resp.Status == http.StatusNoContent:
-		return ruling{Outcome: Problem, id: UnsafeSeemsToRun, shown: a, remark: fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)}
+		return ruling{Outcome: Problem, id: UnsafeSeemsToRun, shown: a,
+			remark: fmt.Sprintf("the publisher's own request is answered with status %d", own.Status)}
 	case resp.Status < 400, resp.Status >= 500, len(own.Body) > 0 && bytes.Equal(resp.Body, own.Body):
-		return unknown(fmt.Sprintf("it is answered with status %d, and with another answer than the publisher's own request: only the backend knows whether it was denied. "+
-			"A denial with status 403 would show it, and so would an answer to the publisher's page that is the same each time", resp.Status))
+		return unknown(fmt.Sprintf("it is answered with status %d, and with another answer than the publisher's own "+
+			"request: only the backend knows whether it was denied. "+
+			"A denial with status 403 would show it, and so would an answer to the publisher's page that is the same each time",
+			resp.Status))
 	}
 	return fine()
 }

@@ -50,7 +50,8 @@ func judgedCell(t *testing.T, e Endpoint, answers map[string][]*answer, change f
 			case len(given) > 0 && (trial.Kind == KindPage || len(trial.turns) < len(given)): // each time, to a page
 				a = given[min(len(trial.turns), len(given)-1)]
 			case trial.Kind == KindPage, trial.shape.isCompared, s.as != nil:
-				a = recorded(200, `{"ok": true}`, "Access-Control-Allow-Origin: "+trial.origin, "Access-Control-Allow-Credentials: true", "Vary: Origin")
+				a = recorded(200, `{"ok": true}`, "Access-Control-Allow-Origin: "+trial.origin, "Access-Control-Allow-Credentials: true",
+					"Vary: Origin")
 			}
 			if a.fetch != nil && trial.Kind != KindForged {
 				a.fetch.blocked = checkCORS(trial.origin, true, a.fetch.response.Header)
@@ -79,7 +80,8 @@ func TestWhatAnswersProve(t *testing.T) {
 		own    = "the publisher's own page"
 	)
 	get := Endpoint{URL: "https://api.example.org/", Component: "endpoint", Method: "GET", Credentials: true, Answer: AnswerJSON}
-	post := Endpoint{URL: "https://api.example.org/", Component: "endpoint", Method: "POST", ContentType: typeURLEncoded, Credentials: true, Answer: AnswerJSON}
+	post := Endpoint{URL: "https://api.example.org/", Component: "endpoint", Method: "POST", ContentType: typeURLEncoded, Credentials: true,
+		Answer: AnswerJSON}
 	ok := recorded(200, `{"ok": true, "id": 1}`)
 	for _, test := range []struct {
 		name    string
@@ -91,7 +93,8 @@ func TestWhatAnswersProve(t *testing.T) {
 		cause   string // or in the reason
 	}{
 		{name: "denied", e: get, what: null, outcome: Fine},
-		{name: "allowed", e: get, what: null, answers: []*answer{recorded(200, "{}", "Access-Control-Allow-Origin: null", "Access-Control-Allow-Credentials: true")},
+		{name: "allowed", e: get, what: null, answers: []*answer{
+			recorded(200, "{}", "Access-Control-Allow-Origin: null", "Access-Control-Allow-Credentials: true")},
 			outcome: Problem, cause: "null-allowed"},
 		{name: "allowed with an error status", e: get, what: null,
 			answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: null",
@@ -112,7 +115,8 @@ func TestWhatAnswersProve(t *testing.T) {
 		}, outcome: NotTested, cause: "says nothing about other pages"},
 
 		{name: "a page that works", e: get, what: own, outcome: Fine},
-		{name: "a page and an overloaded backend", e: get, what: own, answers: []*answer{recorded(503, "")}, outcome: NotTested, cause: "is down"},
+		{name: "a page and an overloaded backend", e: get, what: own, answers: []*answer{recorded(503, "")}, outcome: NotTested,
+			cause: "is down"},
 		{name: "a page that gets an error", e: get, what: own,
 			answers: []*answer{recorded(500, "{}", "Access-Control-Allow-Origin: "+ownOrigin, "Access-Control-Allow-Credentials: true",
 				"Vary: Origin")}, outcome: Problem, cause: "http-error"},
@@ -127,7 +131,8 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "a forged POST with the handler's text and another number", e: post, what: forged,
 			answers: []*answer{ok, recorded(403, `Forbidden{"ok": true, "id": 2}`)}, outcome: Problem, cause: "unsafe-reaches-handler"},
 		{name: "a forged POST with another word", e: post, what: forged,
-			answers: []*answer{recorded(200, `{"status": "saved"}`), recorded(200, `{"status": "denied"}`)}, outcome: NotTested, cause: "only the backend knows"},
+			answers: []*answer{recorded(200, `{"status": "saved"}`), recorded(200, `{"status": "denied"}`)}, outcome: NotTested,
+			cause: "only the backend knows"},
 		{name: "a forged POST that is answered the same", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": true, "id": 2}`)},
 			outcome: Problem, cause: "unsafe-reaches-handler"},
 		{name: "a forged POST that is answered with the same list", e: post, what: forged, answers: []*answer{
@@ -136,7 +141,8 @@ func TestWhatAnswersProve(t *testing.T) {
 		{name: "a forged POST that is answered with an empty list", e: post, what: forged, answers: []*answer{
 			recorded(200, `{"items": [{"ok": true}]}`), recorded(200, `{"items": []}`)}, outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST that is answered with another list", e: post, what: forged, answers: []*answer{
-			recorded(200, `{"items": [{"ok": true}]}`), recorded(200, `{"items": [{"ok": false}]}`)}, outcome: NotTested, cause: "only the backend knows"},
+			recorded(200, `{"items": [{"ok": true}]}`), recorded(200, `{"items": [{"ok": false}]}`)}, outcome: NotTested,
+			cause: "only the backend knows"},
 		{name: "a forged POST that is answered otherwise", e: post, what: forged, answers: []*answer{ok, recorded(200, `{"ok": false, "id": 2}`)},
 			outcome: NotTested, cause: "only the backend knows"},
 		{name: "a forged POST that is answered with other members", e: post, what: forged,
@@ -251,7 +257,8 @@ func TestWhatFailsOnceInABrowserIsNoProblem(t *testing.T) {
 		for _, a := range test.answers {
 			a.fetch.blocked = checkCORS(at, true, a.fetch.response.Header)
 		}
-		got := &trial{Trial: Trial{Kind: KindBrowsers}, asker: asker{page: page{origin: at}}, rule: &rule{id: BrowserRefused, breaks: (*cell).worksInABrowser}}
+		got := &trial{Trial: Trial{Kind: KindBrowsers}, asker: asker{page: page{origin: at}},
+			rule: &rule{id: BrowserRefused, breaks: (*cell).worksInABrowser}}
 		for i, a := range test.answers {
 			got.turns = append(got.turns, turn{role: []role{changed, usual, changedAgain}[i], answer: a})
 		}
@@ -275,7 +282,8 @@ func TestEachRuleIsWhole(t *testing.T) {
 			t.Errorf("%s has two rules", r.id)
 		}
 		seen[r.id] = true
-		if isFinding := slices.Contains(severities, r.severity); isFinding != (r.title != "") || isFinding != (r.remedy != "") || !isFinding && r.askers == nil {
+		if isFinding := slices.Contains(severities, r.severity); isFinding != (r.title != "") || isFinding != (r.remedy != "") ||
+			!isFinding && r.askers == nil {
 			t.Errorf("%s: want a severity, a title and a remedy, or askers and a note: %+v", r.id, r)
 		}
 		if (r.askers != nil) != slices.Contains(Kinds(), r.group) {
@@ -383,7 +391,8 @@ func TestOneMismatchHasTheCauseOfTheOthers(t *testing.T) {
 	noCredentials := func(origin string) []*answer {
 		return []*answer{recorded(200, "{}", "Access-Control-Allow-Origin: "+origin)}
 	}
-	answers := map[string][]*answer{own: {recorded(200, "{}", "Access-Control-Allow-Origin: https://a.example", "Access-Control-Allow-Credentials: true")}}
+	answers := map[string][]*answer{own: {recorded(200, "{}", "Access-Control-Allow-Origin: https://a.example",
+		"Access-Control-Allow-Credentials: true")}}
 	origins, err := pagesOf(publisher, cacheurl.DefaultCaches())
 	if err != nil {
 		t.Fatal(err)
@@ -428,34 +437,46 @@ func TestWhatScopesExplain(t *testing.T) {
 		{"any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, yes)),
 			broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, AnyOriginAllowed},
 		{"any origin that it claims to be", []*trial{broken(AnyOriginAllowed, KindSites, evil, with(foreign, yes), with(own, no)),
-			broken(LookalikeAllowed, KindLookalikes, "https://a.example", with(own, no), with([]string{"https://a.example"}, yes))}, SourceOriginTrusted},
-		{"the claim", []*trial{broken(SourceOriginTrusted, KindClaims, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)},
+			broken(LookalikeAllowed, KindLookalikes, "https://a.example", with(own, no), with([]string{"https://a.example"}, yes))},
+			SourceOriginTrusted},
+		{"the claim", []*trial{broken(SourceOriginTrusted, KindClaims, evil),
+			broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)},
 			SourceOriginTrusted},
 		{"the claim, which another one does not need", []*trial{broken(SourceOriginTrusted, KindClaims, evil),
 			broken(LookalikeAllowed, KindLookalikes, "https://a.example")}, LookalikeAllowed},
 		{"a claim on a cache where any publisher is allowed",
 			[]*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google),
 				broken(LookalikeAllowed, KindLookalikes, "https://a.example", needsClaim...)}, LookalikeAllowed},
-		{"any publisher, on the same cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, google)},
+		{"any publisher, on the same cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google),
+			broken(SourceOriginTrusted, KindClaims, google)},
 			AnyPublisherAllowed},
-		{"any publisher, on another cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(SourceOriginTrusted, KindClaims, bing)},
+		{"any publisher, on another cache", []*trial{broken(AnyPublisherAllowed, KindPublishers, google),
+			broken(SourceOriginTrusted, KindClaims, bing)},
 			SourceOriginTrusted},
-		{"any publisher, and another kind", []*trial{broken(AnyPublisherAllowed, KindPublishers, google), broken(PortAllowed, KindOwnHosts, google)}, PortAllowed},
-		{"any prefix, on the same cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, google)},
+		{"any publisher, and another kind", []*trial{broken(AnyPublisherAllowed, KindPublishers, google),
+			broken(PortAllowed, KindOwnHosts, google)}, PortAllowed},
+		{"any prefix, on the same cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google),
+			broken(NaivePrefixAllowed, KindLookalikes, google)},
 			PrefixLookalikeAllowed},
-		{"any prefix, on another cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google), broken(NaivePrefixAllowed, KindLookalikes, bing)},
+		{"any prefix, on another cache", []*trial{broken(PrefixLookalikeAllowed, KindLookalikes, google),
+			broken(NaivePrefixAllowed, KindLookalikes, bing)},
 			NaivePrefixAllowed},
-		{"no claim", []*trial{broken(NoClaimAllowed, KindSites, evil, with(nil, yes)), broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))},
+		{"no claim", []*trial{broken(NoClaimAllowed, KindSites, evil, with(nil, yes)),
+			broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))},
 			NoClaimAllowed},
 		{"no claim on a cache", []*trial{broken(NoClaimAllowed, KindPublishers, google, with(nil, yes)),
 			broken(NullAllowed, KindNull, "null", with(nil, yes), with(own, no))}, NullAllowed},
-		{"AMP-Same-Origin", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil), broken(SameOriginHeaderPreferred, KindSameOrigin, evil)},
+		{"AMP-Same-Origin", []*trial{broken(SameOriginHeaderTrusted, KindSameOrigin, evil),
+			broken(SameOriginHeaderPreferred, KindSameOrigin, evil)},
 			SameOriginHeaderTrusted},
 		{"no Referer", []*trial{broken(NoRefererAllowed, KindReferer, evil), broken(NullAllowed, KindNull, "null")}, NoRefererAllowed},
-		{"no Referer, and a look-alike", []*trial{broken(NoRefererAllowed, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")},
+		{"no Referer, and a look-alike", []*trial{broken(NoRefererAllowed, KindReferer, evil),
+			broken(LookalikeAllowed, KindLookalikes, "https://a.example")},
 			LookalikeAllowed},
-		{"the Referer", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, ownOrigin+".a.example")}, RefererTrusted},
-		{"the Referer, and another site", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, "https://a.example")},
+		{"the Referer", []*trial{broken(RefererTrusted, KindReferer, evil), broken(LookalikeAllowed, KindLookalikes, ownOrigin+".a.example")},
+			RefererTrusted},
+		{"the Referer, and another site", []*trial{broken(RefererTrusted, KindReferer, evil),
+			broken(LookalikeAllowed, KindLookalikes, "https://a.example")},
 			LookalikeAllowed},
 		{"any text behind an origin", []*trial{broken(LookalikeAllowed, KindLookalikes, ownOrigin+"."+evilHost),
 			broken(DeadCacheAllowed, KindFormer, ownOrigin+"."+formerCache)}, LookalikeAllowed},
@@ -469,10 +490,13 @@ func TestWhatScopesExplain(t *testing.T) {
 				broken(SameOriginGranted, KindSameOrigin, google)}, ""},
 		{"another host of the publisher", []*trial{broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, ""},
 		{"every host, and another one of the publisher",
-			[]*trial{broken(AnyOriginAllowed, KindSites, evil), broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")}, AnyOriginAllowed},
-		{"a forged POST, and any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(UnsafeReachesHandler, KindForged, evil)}, UnsafeReachesHandler},
+			[]*trial{broken(AnyOriginAllowed, KindSites, evil), broken(ownHostAllowed, KindOwnHosts, "https://b.www.example.com")},
+			AnyOriginAllowed},
+		{"a forged POST, and any origin", []*trial{broken(AnyOriginAllowed, KindSites, evil), broken(UnsafeReachesHandler, KindForged, evil)},
+			UnsafeReachesHandler},
 	} {
-		c := &cell{p: &prober{cfg: Config{Caches: cacheurl.DefaultCaches()}}, own: ownOrigin, trials: test.trials, subject: subject{publisher: publisher}}
+		c := &cell{p: &prober{cfg: Config{Caches: cacheurl.DefaultCaches()}}, own: ownOrigin, trials: test.trials,
+			subject: subject{publisher: publisher}}
 		c.attribute()
 		last := test.trials[len(test.trials)-1]
 		var got ID
@@ -505,8 +529,8 @@ func TestKnownFindingsAreNotCounted(t *testing.T) {
 	}
 }
 
-// Who may read is judged by the answer that a page reads. A preflight that is answered for anybody, and grants too little, shows only that the
-// publisher's page is blocked.
+// Who may read is judged by the answer that a page reads. A preflight that is answered for anybody, and grants too little, shows only
+// that the publisher's page is blocked.
 func TestAnIncompletePreflightForAnybodyIsNoAnswer(t *testing.T) {
 	backend := func(isChecked bool) http.Handler {
 		mayRead, err := Origins(publisher, cacheurl.DefaultCaches()...)
@@ -534,7 +558,8 @@ func TestAnIncompletePreflightForAnybodyIsNoAnswer(t *testing.T) {
 		notTested string
 	}{
 		{"reads", true, Endpoint{Method: "GET", Credentials: true}, false, []ID{PreflightIncomplete}, ""},
-		{"reads, and requests are answered for anybody", false, Endpoint{Method: "GET", Credentials: true}, false, []ID{PreflightIncomplete, AnyOriginAllowed}, ""},
+		{"reads, and requests are answered for anybody", false, Endpoint{Method: "GET", Credentials: true}, false,
+			[]ID{PreflightIncomplete, AnyOriginAllowed}, ""},
 		{"writes that are not sent", true, jsonPost, false, []ID{PreflightIncomplete}, "grants as little as that of the publisher's page"},
 		{"writes", true, jsonPost, true, []ID{PreflightIncomplete}, ""},
 	} {
@@ -543,7 +568,8 @@ func TestAnIncompletePreflightForAnybodyIsNoAnswer(t *testing.T) {
 			server := httptest.NewServer(backend(test.isChecked))
 			defer server.Close()
 			test.e.URL = server.URL
-			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{test.e}, Publishers: []string{publisher}, Unsafe: test.unsafe, PageHeader: http.Header{"X-Token": {"1"}}})
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{test.e}, Publishers: []string{publisher},
+				Unsafe: test.unsafe, PageHeader: http.Header{"X-Token": {"1"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

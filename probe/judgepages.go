@@ -42,7 +42,8 @@ func (c *cell) judgePages(pages []*trial) {
 			continue
 		case isCached:
 		case c.isWalled(a, pages):
-			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a firewall, and not CORS", a.status()), false)
+			t.skip(fmt.Sprintf("the backend answers every request with status %d, also without Origin: that is a login or a "+
+				"firewall, and not CORS", a.status()), false)
 			continue
 		}
 		if t.remark = remark; s == cachedWrong {
@@ -62,7 +63,8 @@ func (c *cell) judgePages(pages []*trial) {
 		for t, id := range blocked {
 			if id == ErrorWithoutCORS && t.remark == "" {
 				blocked[t] = HTTPError
-				t.remark = "each request gets this error, whatever its Origin is. Look first whether the URL and the method are right"
+				t.remark = "each request gets this error, whatever its Origin is. Look first whether the URL and the method are " +
+					"right"
 			}
 		}
 	}
@@ -70,7 +72,8 @@ func (c *cell) judgePages(pages []*trial) {
 	c.findFlaws(judged)
 	for _, t := range judged {
 		c.tested = true
-		if c.differs != nil && inFront == "" && t.Outcome != Problem && t.origin != originOfURL(c.e.URL) { // it works by chance
+		// it works by chance
+		if c.differs != nil && inFront == "" && t.Outcome != Problem && t.origin != originOfURL(c.e.URL) {
 			t.Works, t.Reason = false, "the same request was blocked at another time"
 			t.blame(AnswersDiffer, c.differs, "the same request had other CORS headers at another time")
 			continue
@@ -84,7 +87,8 @@ func (c *cell) judgePages(pages []*trial) {
 		case c.differs != nil && blocked[t] != "" && !isAlwaysBlocked(t.cache, pages):
 			t.explain(AnswersDiffer) // what only chance has found is no cause
 		}
-		if first := t.turns[0]; t.breaks(CachedWrongOrigin) && !first.isReadable() { // which readers get, whatever a new URL gets
+		// which readers get, whatever a new URL gets
+		if first := t.turns[0]; t.breaks(CachedWrongOrigin) && !first.isReadable() {
 			t.Works, t.Reason = false, first.why().Error()
 		}
 	}
@@ -128,7 +132,8 @@ func (c *cell) isOfAnother(t *trial, id ID, pages []*trial) bool {
 		return true
 	}
 	without := c.withoutOriginTrial()
-	return id == ACAOMissing && without != nil && !without.isAllFromCache() && !slices.ContainsFunc(pages, (*trial).isEverReadable)
+	return id == ACAOMissing && without != nil && !without.isAllFromCache() &&
+		!slices.ContainsFunc(pages, (*trial).isEverReadable)
 }
 
 // withoutOriginTrial returns the trial of a program that sends no Origin, if it was sent, or nil.
@@ -143,7 +148,8 @@ func (c *cell) withoutOriginTrial() *trial {
 // status of a login or a firewall, and without CORS headers.
 func (c *cell) isWalled(a *answer, pages []*trial) bool {
 	status, without := a.status(), c.withoutOriginTrial()
-	if a.fetch != nil && slices.Contains([]string{"malformed_origin", "no_method", "not_configured"}, ownReason(a.fetch.response)) {
+	if a.fetch != nil && slices.Contains([]string{"malformed_origin", "no_method", "not_configured"},
+		ownReason(a.fetch.response)) {
 		return false // ampcors has decided, by something else than the page's Origin
 	}
 	if a.isReadable() || without == nil || !isDenialStatus(status) && status != http.StatusProxyAuthRequired {
@@ -154,8 +160,8 @@ func (c *cell) isWalled(a *answer, pages []*trial) bool {
 	})
 }
 
-// isWrongForAll reports whether each request of the plan, of whatever page, got the same status, which says that the URL or the method is
-// wrong.
+// isWrongForAll reports whether each request of the plan, of whatever page, got the same status, which says that
+// the URL or the method is wrong.
 func (c *cell) isWrongForAll() bool {
 	status := 0
 	for _, t := range c.trials {
@@ -188,9 +194,13 @@ func (c *cell) findRefused(pages []*trial, blocked map[*trial]ID) {
 		})
 	}
 	target := originOfURL(c.e.URL)
-	ownWorks := slices.ContainsFunc(pages, func(t *trial) bool { return t.form == formOwn && t.Works && t.origin != target })
+	ownWorks := slices.ContainsFunc(pages, func(t *trial) bool {
+		return t.form == formOwn && t.Works &&
+			t.origin != target
+	})
 	isAnswered := slices.ContainsFunc(c.trials, func(t *trial) bool { // without Origin, or at the API's own origin
-		return (t.Kind == KindNoOrigin || t.form == formOwn && t.origin == target) && t.isAnswered() && t.turns[0].status() < 400
+		return (t.Kind == KindNoOrigin || t.form == formOwn && t.origin == target) && t.isAnswered() &&
+			t.turns[0].status() < 400
 	})
 	causes := make(map[ID][]*trial)
 	for _, t := range pages {
@@ -236,7 +246,8 @@ func (c *cell) findFlaws(pages []*trial) {
 	target := originOfURL(e.URL)
 	for _, t := range pages {
 		_, resp := t.judged.last()
-		if t.judged.fetch != nil && t.origin != target && slices.Equal(resp.Header["Access-Control-Allow-Origin"], []string{t.origin}) {
+		if t.judged.fetch != nil && t.origin != target &&
+			slices.Equal(resp.Header["Access-Control-Allow-Origin"], []string{t.origin}) {
 			echoes = append(echoes, t)
 		}
 	}
@@ -254,7 +265,8 @@ func (c *cell) findFlaws(pages []*trial) {
 			t.Works = false
 			t.blame(id, a, t.remark)
 		}
-		if to := h.Get("AMP-Redirect-To"); to != "" && e.Answer != AnswerVerify && (e.Answer == AnswerForm || e.Method == http.MethodPost) {
+		if to := h.Get("AMP-Redirect-To"); to != "" && e.Answer != AnswerVerify &&
+			(e.Answer == AnswerForm || e.Method == http.MethodPost) {
 			if !isExposed("AMP-Redirect-To", e.Credentials, h) && h.Get("Access-Control-Allow-Origin") != "" {
 				t.blame(ExposeMissing, a, "")
 			}
@@ -263,7 +275,8 @@ func (c *cell) findFlaws(pages []*trial) {
 			}
 		}
 		if e.Credentials && setsFirstPartyCookie(h) {
-			c.note(e.URL + " sets a cookie without SameSite=None and Secure: browsers do not send it from pages of other sites, such as AMP Caches. That is not CORS.")
+			c.note(e.URL + " sets a cookie without SameSite=None and Secure: browsers do not send it from pages of other " +
+				"sites, such as AMP Caches. That is not CORS.")
 		}
 	}
 	if e.Credentials {
@@ -271,7 +284,8 @@ func (c *cell) findFlaws(pages []*trial) {
 		if len(c.p.cfg.Caches) == 0 {
 			where = "On pages of another site than the API's"
 		}
-		c.note("Some endpoints are called with cookies. " + where + " these are third-party cookies, which some browsers never send. That is not CORS. The section Cookies of ampcors's docs/tenants.md lists what a session can use then.")
+		c.note("Some endpoints are called with cookies. " + where + " these are third-party cookies, which some browsers " +
+			"never send. That is not CORS. The section Cookies of ampcors's docs/tenants.md lists what a session can use then.")
 	}
 	for _, t := range echoes {
 		_, resp := t.judged.last()
@@ -284,7 +298,8 @@ func (c *cell) findFlaws(pages []*trial) {
 		return
 	}
 	a := without.turns[0]
-	if _, resp := a.last(); resp.Status < 300 && a.fetch.hop == 0 && isCacheable(e.Method, resp.Header) && !variesByOrigin(resp.Header) {
+	if _, resp := a.last(); resp.Status < 300 && a.fetch.hop == 0 && isCacheable(e.Method, resp.Header) &&
+		!variesByOrigin(resp.Header) {
 		value := resp.Header.Get("Access-Control-Allow-Origin")
 		if slices.ContainsFunc(echoes, func(t *trial) bool { return t.origin != value }) {
 			without.blame(VaryMissing, a.answer, "")
@@ -308,7 +323,8 @@ func (c *cell) findVaryOfDenials(pages []*trial) {
 		return
 	}
 	for _, t := range pages {
-		if t.Outcome == Fine && t.judged.fetch != nil && t.judged.fetch.response.Header.Get("Access-Control-Allow-Origin") == t.origin {
+		if t.Outcome == Fine && t.judged.fetch != nil &&
+			t.judged.fetch.response.Header.Get("Access-Control-Allow-Origin") == t.origin {
 			t.blame(VaryMissing, denial, "a cache may give this answer to the publisher's pages")
 			return
 		}

@@ -31,7 +31,8 @@ func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 	label, _, _ := strings.Cut(cmp.Or(below, "www."), ".") // which is optional somewhere
 
 	ofPatterns = append(behind(host), "evil"+registrable, "evil-"+registrable, label+"x"+registrable,
-		below+other(name, "evilprobe")+"."+suffix, host[:last]+other(host[last:], "cam")) // an ending that few publishers have as well
+		// an ending that few publishers have as well
+		below+other(name, "evilprobe")+"."+suffix, host[:last]+other(host[last:], "cam"))
 	ofPatterns = append(ofPatterns, replaceEach(host, '.', "x")...) // a dot that is not escaped
 
 	ofFunctions = []string{
@@ -51,7 +52,8 @@ func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 			ofFunctions = append(ofFunctions, cut)
 		}
 	}
-	ofFunctions = slices.Concat(ofFunctions, replaceEach(host, '.', "-"), replaceEach(host, '-', ".")) // their prefixes are decoded wrongly
+	// their prefixes are decoded wrongly
+	ofFunctions = slices.Concat(ofFunctions, replaceEach(host, '.', "-"), replaceEach(host, '-', "."))
 
 	seen := make(map[string]bool)
 	for _, all := range []*[]string{&ofPatterns, &ofFunctions} {
@@ -67,7 +69,8 @@ func lookalikes(host string) (ofPatterns, ofFunctions []string) {
 	return ofPatterns, ofFunctions
 }
 
-// behind returns hosts that begin with a host: for startsWith, includes, and patterns without an end or with one that is optional.
+// behind returns hosts that begin with a host: for startsWith, includes, and patterns without an end or with one
+// that is optional.
 func behind(host string) []string {
 	letters := map[string]string{"com": "munity", "org": "anic", "net": "work"}[host[strings.LastIndexByte(host, '.')+1:]]
 	if letters == "" {

@@ -12,11 +12,14 @@ import (
 func TestLookAlikesFollowFromTheirRules(t *testing.T) {
 	for host, want := range map[string][2]string{
 		"www.example.com": {
-			"www.example.com.ampcors-probe.example www.example.community www.example.com.de evilexample.com evil-example.com wwwxexample.com www.evilprobe.com www.example.cam",
+			"www.example.com.ampcors-probe.example www.example.community www.example.com.de evilexample.com evil-example.com wwwxexample.com " +
+				"www.evilprobe.com www.example.cam",
 			"xample.com ewww.xample.com wwwexample.com sexample.com comexample.com www.example.co www-example.com"},
 		"amp.my-site.co.uk": {
-			"amp.my-site.co.uk.ampcors-probe.example amp.my-site.co.ukx amp.my-site.co.uk.de evilmy-site.co.uk evil-my-site.co.uk ampxmy-site.co.uk amp.evilprobe.co.uk amp.my-site.co.cam amp.my-sitexco.uk",
-			"y-site.co.uk mamp.y-site.co.uk ampmy-site.co.uk smy-site.co.uk coukmy-site.co.uk amp.my-site.co amp-my-site.co.uk amp.my-site-co.uk amp.my.site.co.uk"},
+			"amp.my-site.co.uk.ampcors-probe.example amp.my-site.co.ukx amp.my-site.co.uk.de evilmy-site.co.uk evil-my-site.co.uk " +
+				"ampxmy-site.co.uk amp.evilprobe.co.uk amp.my-site.co.cam amp.my-sitexco.uk",
+			"y-site.co.uk mamp.y-site.co.uk ampmy-site.co.uk smy-site.co.uk coukmy-site.co.uk amp.my-site.co amp-my-site.co.uk amp.my-site-co.uk " +
+				"amp.my.site.co.uk"},
 		"xn--bcher-kva.org": {
 			"bücher.org.ampcors-probe.example bücher.organic bücher.org.de evilbücher.org evil-bücher.org wwwxbücher.org evilprobe.org bücher.cam",
 			"ücher.org bwww.ücher.org wwwbücher.org sbücher.org orgbücher.org buecher.org bucher.org"},

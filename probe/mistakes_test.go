@@ -24,15 +24,17 @@ func TestEachMistakeIsFound(t *testing.T) {
 			server := httptest.NewServer(c.Backend())
 			defer server.Close()
 			c.Endpoint.URL = server.URL + "/"
-			report, err := probe.Run(t.Context(), probe.Config{Rate: math.Inf(1), Endpoints: []probe.Endpoint{c.Endpoint}, Publishers: []string{c.Publisher},
-				Unsafe: c.Unsafe, Cookie: c.Cookie, Timeout: time.Minute, MaxTime: time.Hour})
+			report, err := probe.Run(t.Context(), probe.Config{Rate: math.Inf(1), Endpoints: []probe.Endpoint{c.Endpoint},
+				Publishers: []string{c.Publisher},
+				Unsafe:     c.Unsafe, Cookie: c.Cookie, Timeout: time.Minute, MaxTime: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, f := range report.Findings {
 				got = append(got, string(f.ID))
-				if f.Title == "" || f.Remedy == "" || len(f.Evidence) == 0 || !strings.HasPrefix(f.Curl, "curl -gsi ") || strings.Contains(f.Remedy, "%!") {
+				if f.Title == "" || f.Remedy == "" || len(f.Evidence) == 0 || !strings.HasPrefix(f.Curl, "curl -gsi ") ||
+					strings.Contains(f.Remedy, "%!") {
 					t.Errorf("%+v", f)
 				}
 			}
@@ -56,7 +58,10 @@ func TestEachMistakeIsFound(t *testing.T) {
 			if s.Planned != s.Fine+s.Problems+s.NotTested || s.Planned != len(report.Trials) || s.Planned < 50 {
 				t.Errorf("not every trial has an outcome: %+v", s)
 			}
-			isFound := slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return c.NotTested != "" && strings.Contains(u.Reason, c.NotTested) })
+			isFound := slices.ContainsFunc(report.Untested, func(u probe.Untested) bool {
+				return c.NotTested != "" &&
+					strings.Contains(u.Reason, c.NotTested)
+			})
 			if isFound != (c.NotTested != "") || c.NotTested == "" && len(c.Want) == 0 && s.NotTested > 0 {
 				t.Errorf("not tested: %+v; want %q", report.Untested, c.NotTested)
 			}
@@ -81,7 +86,8 @@ func TestEachMistakeAboutEmailsIsFound(t *testing.T) {
 			server := httptest.NewServer(c.Backend)
 			defer server.Close()
 			endpoint := probe.Endpoint{URL: server.URL + "/", Method: "GET", Answer: probe.AnswerJSON}
-			report, err := probe.Run(t.Context(), probe.Config{Rate: math.Inf(1), Endpoints: []probe.Endpoint{endpoint}, Senders: []string{probetest.Sender},
+			report, err := probe.Run(t.Context(), probe.Config{Rate: math.Inf(1), Endpoints: []probe.Endpoint{endpoint},
+				Senders: []string{probetest.Sender},
 				Timeout: time.Minute, MaxTime: time.Hour})
 			if err != nil {
 				t.Fatal(err)
@@ -89,15 +95,20 @@ func TestEachMistakeAboutEmailsIsFound(t *testing.T) {
 			var got []string
 			for _, f := range report.Findings {
 				got = append(got, string(f.ID))
-				if f.Sender == "" || f.Remedy == "" || len(f.Evidence) < 2 || !strings.HasPrefix(f.Curl, "curl -gsi ") || strings.Contains(f.Remedy, "%[") {
+				if f.Sender == "" || f.Remedy == "" || len(f.Evidence) < 2 || !strings.HasPrefix(f.Curl, "curl -gsi ") ||
+					strings.Contains(f.Remedy, "%[") {
 					t.Errorf("%+v", f)
 				}
 			}
 			slices.Sort(got)
-			if s := report.Summary; !slices.Equal(got, c.Want) || len(report.Snippets) > 0 || s.Planned != 10 || s.Planned != s.Fine+s.Problems+s.NotTested {
+			if s := report.Summary; !slices.Equal(got, c.Want) || len(report.Snippets) > 0 || s.Planned != 10 ||
+				s.Planned != s.Fine+s.Problems+s.NotTested {
 				t.Errorf("got %q; want %q; %+v", got, c.Want, report)
 			}
-			isFound := slices.ContainsFunc(report.Untested, func(u probe.Untested) bool { return c.NotTested != "" && strings.Contains(u.Reason, c.NotTested) })
+			isFound := slices.ContainsFunc(report.Untested, func(u probe.Untested) bool {
+				return c.NotTested != "" &&
+					strings.Contains(u.Reason, c.NotTested)
+			})
 			if isFound != (c.NotTested != "") || c.NotTested == "" && report.Summary.NotTested > 0 {
 				t.Errorf("not tested: %+v; want %q", report.Untested, c.NotTested)
 			}
@@ -172,7 +183,8 @@ func TestTheEstimateOfARightBackendIsExact(t *testing.T) {
 	}
 	for _, c := range probetest.EmailCases() {
 		if c.Name == "right" {
-			check("emails", c.Backend, probe.Config{Endpoints: []probe.Endpoint{{Method: "GET", Answer: probe.AnswerJSON}}, Senders: []string{probetest.Sender}}, 11)
+			check("emails", c.Backend, probe.Config{Endpoints: []probe.Endpoint{{Method: "GET", Answer: probe.AnswerJSON}},
+				Senders: []string{probetest.Sender}}, 11)
 		}
 	}
 }

@@ -19,11 +19,12 @@ type Trial struct {
 	Origin    string  `json:"origin"` // of the page; "" if there is none
 	Form      string  `json:"form,omitempty"`
 	Outcome   Outcome `json:"outcome"`
-	Works     bool    `json:"works,omitempty"`    // a browser gives the page a usable answer
-	IsPublic  bool    `json:"isPublic,omitempty"` // any page can read the answer (Access-Control-Allow-Origin: * without credentials), so this is no problem
-	Causes    []ID    `json:"causes,omitempty"`   // of a problem: ids of findings
-	Reason    string  `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
-	ByChoice  bool    `json:"byChoice,omitempty"` // not tested, because the Config does not allow it or it need not be known
+	Works     bool    `json:"works,omitempty"` // a browser gives the page a usable answer
+	// any page can read the answer (Access-Control-Allow-Origin: * without credentials), so this is no problem
+	IsPublic bool   `json:"isPublic,omitempty"`
+	Causes   []ID   `json:"causes,omitempty"`   // of a problem: ids of findings
+	Reason   string `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
+	ByChoice bool   `json:"byChoice,omitempty"` // not tested, because the Config does not allow it or it need not be known
 }
 
 // Subject returns who must be able to call: the publisher's domain, or the sender's address.
@@ -191,7 +192,8 @@ func (p *prober) plan(e *Endpoint, who subject) (*cell, error) {
 			if from.group.IsHostile() && !from.group.IsEmail() && !from.isAllowed && slices.Contains(working, from.origin) {
 				continue
 			}
-			t := &trial{rule: r, asker: from, Trial: Trial{Endpoint: e.URL, Method: e.Method, Call: e.Call(), Publisher: who.publisher, Sender: who.sender,
+			t := &trial{rule: r, asker: from, Trial: Trial{Endpoint: e.URL, Method: e.Method, Call: e.Call(),
+				Publisher: who.publisher, Sender: who.sender,
 				Kind: from.group, What: from.what, Origin: from.origin, Form: string(from.form)}}
 			// A preflight can be sent alone.
 			isSentAlone := c.needsPreflight() && !from.shape.isDirect && from.origin != originOfURL(e.URL)

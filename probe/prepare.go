@@ -76,8 +76,11 @@ func (p *prober) prepare(ctx context.Context) error {
 	if len(p.cfg.Endpoints) > 0 && len(publishers) == 0 && len(p.cfg.Senders) == 0 && len(documents) == 0 {
 		return errors.New("there is no publisher; name the domain whose pages call the endpoints")
 	}
-	if slices.Contains(p.cfg.MailClients, playground) && len(p.cfg.Senders) > 0 && !slices.Contains(p.cfg.Senders, playgroundSender) {
-		p.report.Notes = append(p.report.Notes, playground+", Gmail's playground, was tested with the senders that you named. According to its users, it names "+playgroundSender+
+	if slices.Contains(p.cfg.MailClients, playground) && len(p.cfg.Senders) > 0 &&
+		!slices.Contains(p.cfg.Senders, playgroundSender) {
+		p.report.Notes = append(p.report.Notes, playground+
+			", Gmail's playground, was tested with the senders that you named. According to its users, it names "+
+			playgroundSender+
 			" as the sender (github.com/ampproject/amphtml/issues/22139): if its emails must work, test that sender too.")
 	}
 	for _, email := range p.cfg.Emails {
@@ -98,7 +101,8 @@ func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 	i := slices.Index(p.report.Endpoints, e)
 	if i < 0 {
 		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-			p.report.Notes = append(p.report.Notes, e.URL+" is http: pages with https cannot call it, which is mixed content and not CORS; mail clients do not call it either.")
+			p.report.Notes = append(p.report.Notes, e.URL+" is http: pages with https cannot call it, which is mixed content "+
+				"and not CORS; mail clients do not call it either.")
 		}
 		i = len(p.report.Endpoints)
 		p.report.Endpoints = append(p.report.Endpoints, e)
@@ -116,8 +120,8 @@ func (p *prober) addEndpoint(e Endpoint, publishers, senders []string) {
 	}
 }
 
-// allow lets the host of a URL be called. If the user has named the URL, header and cookie are sent to its host. A host that is only
-// allowed may have been chosen by the probed server, by a redirect.
+// allow lets the host of a URL be called. If the user has named the URL, header and cookie are sent to its host. A
+// host that is only allowed may have been chosen by the probed server, by a redirect.
 func (p *prober) allow(u *url.URL, isTrusted bool) {
 	if p.cfg.OnlyHosts == nil {
 		p.client.allowed[cacheurl.CanonicalHost(u)] = true
@@ -135,12 +139,14 @@ func (p *prober) noteFreshness(document *url.URL, h http.Header) {
 	for directive := range strings.SplitSeq(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
 		directive = strings.TrimSpace(directive)
 		if directive == "no-transform" {
-			p.report.Notes = append(p.report.Notes, document.String()+" has Cache-Control: no-transform, which AMP Caches ignore: they rewrite each document that they serve.")
+			p.report.Notes = append(p.report.Notes, document.String()+
+				" has Cache-Control: no-transform, which AMP Caches ignore: they rewrite each document that they serve.")
 		}
 		value, ok := strings.CutPrefix(directive, "max-age=")
 		seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
 		if ok && err == nil && seconds > int64(maxFresh/time.Second) {
-			p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Cache-Control: max-age=%d. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within that time.", document, seconds))
+			p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Cache-Control: max-age=%d. AMP Caches may serve an "+
+				"old copy for that long, and ampcors flush only makes them fetch a new one within that time.", document, seconds))
 		}
 	}
 }
@@ -161,14 +167,16 @@ func (r untilDone) Read(p []byte) (int, error) {
 
 // fetchDocument adds the endpoints of a document, and lets their hosts be called.
 func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publishers []string) error {
-	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(), header: http.Header{"Accept": {"text/html"}}})
+	f := p.client.fetch(ctx, request{method: http.MethodGet, url: document.String(),
+		header: http.Header{"Accept": {"text/html"}}})
 	if err := cmp.Or(f.err, f.blocked); err != nil {
 		return err
 	}
 	switch status := f.response.Status; status {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusGone:
-		return fmt.Errorf("the status is %d; if the document has moved, redirect its old URL (301): readers still come to it from caches and search results", status)
+		return fmt.Errorf("the status is %d; if the document has moved, redirect its old URL (301): readers still come to "+
+			"it from caches and search results", status)
 	default:
 		if status >= 500 {
 			return fmt.Errorf("the status is %d; an AMP Cache that has no copy of the document answers 404", status)
@@ -185,7 +193,8 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		if len(publishers) > 0 {
 			publisher = strings.Join(publishers, " --publisher ")
 		}
-		return fmt.Errorf("it is no document, but %s (status %d), such as pages fetch: to test it with the pages that call it, use --endpoint '%s' --publisher %s",
+		return fmt.Errorf("it is no document, but %s (status %d), such as pages fetch: to test it with the pages that call "+
+			"it, use --endpoint '%s' --publisher %s",
 			found, f.response.Status, document, publisher)
 	}
 	read, err := ReadDocument(untilDone{ctx, bytes.NewReader(f.response.Body)}, base)
@@ -193,13 +202,15 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		return err
 	}
 	if read.IsEmail && len(p.cfg.Senders) == 0 {
-		return errors.New("it is an AMP email, whose requests a reader's mail client makes: use --sender with the address of its sender")
+		return errors.New("it is an AMP email, whose requests a reader's mail client makes: use --sender with the address " +
+			"of its sender")
 	}
 	missing := ""
 	switch {
 	case read.IsEmail:
 	case read.IsAd:
-		p.report.Notes = append(p.report.Notes, document.String()+" is an AMPHTML ad (⚡4ads). A page of somebody else shows it, in a frame at a host that names no publisher, "+
+		p.report.Notes = append(p.report.Notes, document.String()+
+			" is an AMPHTML ad (⚡4ads). A page of somebody else shows it, in a frame at a host that names no publisher, "+
 			"so that no origin which was tested here is the ad's. What it fetches must not depend on the reader.")
 	case !read.IsAMP:
 		missing = "its html element has neither the attribute amp nor ⚡"
@@ -207,11 +218,14 @@ func (p *prober) fetchDocument(ctx context.Context, document *url.URL, publisher
 		missing = "it has no script of the AMP runtime, such as https://cdn.ampproject.org/v0.js"
 	}
 	if missing != "" {
-		p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s (%d bytes) is not an AMP document: %s. An AMP Cache does not serve it, but redirects its readers to the canonical page. Only that attribute and that script were looked at: the probe is no validator, and ampcors cached says what caches serve.",
+		p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s (%d bytes) is not an AMP document: %s. An AMP Cache does "+
+			"not serve it, but redirects its readers to the canonical page. Only that attribute and that script were looked "+
+			"at: the probe is no validator, and ampcors cached says what caches serve.",
 			document, len(f.response.Body), missing))
 	}
 	if contentType := f.response.Header.Get("Content-Type"); !isHTML(contentType) {
-		p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Content-Type: %.100q, so that browsers show it as a text, or save it; it was tested as a document all the same. Send text/html.",
+		p.report.Notes = append(p.report.Notes, fmt.Sprintf("%s has Content-Type: %.100q, so that browsers show it as a "+
+			"text, or save it; it was tested as a document all the same. Send text/html.",
 			document, contentType))
 	}
 	if len(publishers) == 0 && !read.IsEmail {
@@ -238,13 +252,15 @@ func (p *prober) readEmail(ctx context.Context, email Email) error {
 	case err != nil:
 		return err
 	case !read.IsEmail:
-		return errors.New("its html element has neither the attribute amp4email nor ⚡4email, so it is no AMP email; want the HTML part of one, without the mail's other parts. A document of a website is tested at its URL")
+		return errors.New("its html element has neither the attribute amp4email nor ⚡4email, so it is no AMP email; want " +
+			"the HTML part of one, without the mail's other parts. A document of a website is tested at its URL")
 	case len(p.cfg.Senders) == 0:
 		return errors.New("there is no sender; name the address that sends the email")
 	}
 	p.report.Target = cmp.Or(p.report.Target, email.Name)
 	if len(p.cfg.Publishers) > 0 {
-		p.report.Notes = append(p.report.Notes, email.Name+" is an email: no publisher's page makes its requests, so the publishers that you named were not tested with it.")
+		p.report.Notes = append(p.report.Notes, email.Name+" is an email: no publisher's page makes its requests, so the "+
+			"publishers that you named were not tested with it.")
 	}
 	p.addDocument(email.Name, read, nil)
 	return nil
@@ -271,7 +287,8 @@ func (p *prober) addDocument(name string, read Document, publishers []string) {
 		if u, err := url.Parse(e.URL); err == nil {
 			p.allow(u, false)
 			if hasSecrets := len(p.cfg.Header) > 0 || p.cfg.Cookie != ""; hasSecrets && !p.client.trusted[originOf(u)] {
-				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+", because only the document names it: --endpoint '"+e.URL+"' "+askers+" sends them there", true, 0)
+				p.untested(e.URL, "your headers and cookies were not sent to "+originOf(u)+
+					", because only the document names it: --endpoint '"+e.URL+"' "+askers+" sends them there", true, 0)
 			}
 		}
 		p.addEndpoint(e, publishers, senders)

@@ -44,7 +44,8 @@ type Config struct {
 	// Publishers are the domains whose pages must work. If empty, the host of each document is
 	// used for the endpoints in it.
 	Publishers []string
-	// Senders are the addresses whose emails must work: with the endpoints of Emails and of Documents that are AMP emails, and with Endpoints.
+	// Senders are the addresses whose emails must work: with the endpoints of Emails and of Documents that are AMP
+	// emails, and with Endpoints.
 	Senders []string
 	// MailClients are the origins of the mail clients at which emails must work with version 1 of the protocol. If nil,
 	// https://mail.google.com is used.
@@ -54,8 +55,8 @@ type Config struct {
 	// alone, and it is still tested that pages on the default caches are denied.
 	Caches []cacheurl.Cache
 
-	// Header is sent with each request, and Cookie with each request with credentials, to the origins of Documents and Endpoints
-	// and no others. The report says to which they were sent, and has no values.
+	// Header is sent with each request, and Cookie with each request with credentials, to the origins of Documents and
+	// Endpoints and no others. The report says to which they were sent, and has no values.
 	Header http.Header
 	Cookie string
 
@@ -72,11 +73,12 @@ type Config struct {
 	// Insecure accepts any certificate.
 	Insecure bool
 
-	Rate         float64       // requests per second. If zero, DefaultRate is used; math.Inf(1) is no limit.
-	Timeout      time.Duration // of a request, its answer included. If zero, 10 seconds is used.
-	MaxTime      time.Duration // of the whole probe. If zero: 5 minutes, or three times as long as the requests take at Rate, if that is longer.
-	MaxAnswer    int64         // bytes of an answer. If zero, 1 MiB is used.
-	MaxEndpoints int           // of each document. If zero, 200 is used.
+	Rate    float64       // requests per second. If zero, DefaultRate is used; math.Inf(1) is no limit.
+	Timeout time.Duration // of a request, its answer included. If zero, 10 seconds is used.
+	// of the whole probe. If zero: 5 minutes, or three times as long as the requests take at Rate, if that is longer.
+	MaxTime      time.Duration
+	MaxAnswer    int64 // bytes of an answer. If zero, 1 MiB is used.
+	MaxEndpoints int   // of each document. If zero, 200 is used.
 
 	// PageHeader are headers that the publisher's pages add to their requests. Browsers ask for
 	// them in preflights.
@@ -111,11 +113,12 @@ type Report struct {
 	Trials    []Trial    `json:"trials"`   // the plan, with an outcome for each
 	Unknown   []Unknown  `json:"unknown"`  // parts of the document with a URL that only the browser knows
 	Untested  []Untested `json:"untested"` // why trials were not tested, and how many
-	Notes     []string   `json:"notes"`    // what else the reader of the report should know, such as problems that are not CORS
-	More      []string   `json:"more"`     // which flags would test more
-	Findings  []Finding  `json:"findings"`
-	Snippets  []Snippet  `json:"snippets"` // for common servers, if there is a finding
-	Summary   Summary    `json:"summary"`
+	// what else the reader of the report should know, such as problems that are not CORS
+	Notes    []string  `json:"notes"`
+	More     []string  `json:"more"` // which flags would test more
+	Findings []Finding `json:"findings"`
+	Snippets []Snippet `json:"snippets"` // for common servers, if there is a finding
+	Summary  Summary   `json:"summary"`
 }
 
 // An Untested is a reason why trials were not tested.
@@ -178,7 +181,8 @@ func run(ctx context.Context, cfg Config, sends bool) (*Report, error) {
 	defer cancel()
 	begun := time.Now()
 	p := &prober{cfg: cfg, counts: make(map[Untested]int),
-		report: &Report{Date: begun.UTC().Truncate(time.Second), Endpoints: []Endpoint{}, Trials: []Trial{}, Unknown: []Unknown{},
+		report: &Report{Date: begun.UTC().Truncate(time.Second), Endpoints: []Endpoint{}, Trials: []Trial{},
+			Unknown:  []Unknown{},
 			Untested: []Untested{}, Notes: []string{},
 			Findings: []Finding{}, Snippets: []Snippet{}}}
 	err := p.prepare(preparing)
@@ -284,7 +288,8 @@ func (p *prober) finish(cells []*cell) {
 		s.Controls += c.requests
 	}
 	if origins := p.client.gotSecrets(); len(origins) > 0 {
-		r.Notes = append(r.Notes, "Your headers and cookies were sent to "+strings.Join(origins, ", ")+", and to no other host.")
+		r.Notes = append(r.Notes, "Your headers and cookies were sent to "+strings.Join(origins, ", ")+
+			", and to no other host.")
 	}
 	if note := p.client.limit.Load(); note != nil {
 		r.Notes = append(r.Notes, *note)
@@ -295,7 +300,8 @@ func (p *prober) finish(cells []*cell) {
 		order[r.id] = i
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
-		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity), cmp.Compare(a.Endpoint, b.Endpoint),
+		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity),
+			cmp.Compare(a.Endpoint, b.Endpoint),
 			order[a.ID]-order[b.ID])
 	})
 	slices.Sort(r.Notes)
@@ -304,7 +310,8 @@ func (p *prober) finish(cells []*cell) {
 	hasAdvice := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Sender == "" && !f.isElsewhere })
 	switch isOurs := slices.ContainsFunc(cells, (*cell).hasAmpcors); {
 	case hasAdvice && isOurs:
-		r.Notes = append(r.Notes, "The backend denies with ampcors's own words, so there is no advice on what to configure in a server: its headers would replace those of ampcors. "+
+		r.Notes = append(r.Notes, "The backend denies with ampcors's own words, so there is no advice on what to configure "+
+			"in a server: its headers would replace those of ampcors. "+
 			"Look at the configuration of ampcors, and at what stands in front of it.")
 	case hasAdvice:
 		r.Snippets = snippets(p.policy)
@@ -331,7 +338,8 @@ func (p *prober) more() []string {
 		"--credentials tests the endpoints with requests that send cookies")
 	add(p.cfg.Cookie == "" && has(func(e Endpoint) bool { return e.Credentials && e.Method == http.MethodGet }),
 		"--cookie compares answers with and without the reader's cookies")
-	add(has(func(e Endpoint) bool { return !p.maySend(e.Method) }), "--unsafe sends requests that may change data, forged ones among them")
+	add(has(func(e Endpoint) bool { return !p.maySend(e.Method) }),
+		"--unsafe sends requests that may change data, forged ones among them")
 	add(has(isByHand) && !has(func(e Endpoint) bool { return e.NeedsPreflight() }) && p.cfg.PageHeader == nil,
 		"--method, --content-type and --page-header test preflights")
 	return more
@@ -372,7 +380,8 @@ func secretsOf(cfg Config) *regexp.Regexp {
 	add := func(value string) {
 		if value = strings.TrimSpace(value); len(value) >= 4 { // shorter ones are no secrets, and would hide what is not one
 			inJSON, _ := json.Marshal(value) // a string always can be
-			for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), encode(value), escaped(encode(value), "'"),
+			for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), encode(value),
+				escaped(encode(value), "'"),
 				strings.Trim(strconv.Quote(value), `"`), strings.Trim(string(inJSON), `"`), strings.Trim(quote(value), "'")} {
 				secrets = append(secrets, regexp.QuoteMeta(form))
 			}
@@ -410,7 +419,8 @@ func (c *client) clean(text string) string {
 	return c.secrets.ReplaceAllString(text, "…")
 }
 
-// removeSecrets removes the user's own header values and cookies from the report. A document can repeat them, in the fields of a form.
+// removeSecrets removes the user's own header values and cookies from the report. A document can repeat them, in
+// the fields of a form.
 func (p *prober) removeSecrets() {
 	clean := func(texts ...*string) {
 		for _, text := range texts {

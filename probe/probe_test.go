@@ -46,7 +46,8 @@ func TestCurlLinesAreRight(t *testing.T) {
 	p.client.trusted["https://a.example"] = true
 	line := p.curl(request{method: "POST", url: "https://a.example/?q='$(id)'", origin: "https://b.example", body: "it's", credentials: true,
 		header: http.Header{"Content-Type": {"text/plain"}}})
-	want := `curl -gsi -X POST -H 'Origin: https://b.example' -H 'Content-Type: text/plain' -H "X-Api-Key: $X_API_KEY" -H "Cookie: $COOKIE" --data-raw 'it'\''s' 'https://a.example/?q='\''$(id)'\'''`
+	want := `curl -gsi -X POST -H 'Origin: https://b.example' -H 'Content-Type: text/plain' -H "X-Api-Key: $X_API_KEY" -H "Cookie: $COOKIE" ` +
+		`--data-raw 'it'\''s' 'https://a.example/?q='\''$(id)'\'''`
 	if line != want {
 		t.Errorf("got\n%s\nwant\n%s", line, want)
 	}
@@ -66,14 +67,18 @@ func TestCheckCORS(t *testing.T) {
 		{name: "echo", header: http.Header{"Access-Control-Allow-Origin": {origin}}},
 		{name: "star", header: http.Header{"Access-Control-Allow-Origin": {"*"}}},
 		{name: "star with credentials", credentials: true,
-			header: http.Header{"Access-Control-Allow-Origin": {"*"}, "Access-Control-Allow-Credentials": {"true"}}, want: "does not allow requests with credentials"},
+			header: http.Header{"Access-Control-Allow-Origin": {"*"}, "Access-Control-Allow-Credentials": {"true"}},
+			want:   "does not allow requests with credentials"},
 		{name: "nothing", header: http.Header{}, want: "there is no Access-Control-Allow-Origin"},
 		{name: "two lines", header: http.Header{"Access-Control-Allow-Origin": {origin, origin}}, want: "https://a.example, https://a.example"},
 		{name: "another case", header: http.Header{"Access-Control-Allow-Origin": {"https://A.example"}}, want: "not"},
 		{name: "a slash", header: http.Header{"Access-Control-Allow-Origin": {origin + "/"}}, want: "not"},
-		{name: "credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"true"}}},
-		{name: "no credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}}, want: "no Access-Control-Allow-Credentials"},
-		{name: "TRUE", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}, "Access-Control-Allow-Credentials": {"TRUE"}},
+		{name: "credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin},
+			"Access-Control-Allow-Credentials": {"true"}}},
+		{name: "no credentials", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin}},
+			want: "no Access-Control-Allow-Credentials"},
+		{name: "TRUE", credentials: true, header: http.Header{"Access-Control-Allow-Origin": {origin},
+			"Access-Control-Allow-Credentials": {"TRUE"}},
 			want: `not "true"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -100,7 +105,8 @@ func TestCheckPreflight(t *testing.T) {
 		header      http.Header
 		want        string
 	}{
-		{name: "granted", credentials: true, method: "PUT", headers: []string{"content-type"}, status: 204, header: header("PUT", "Content-Type")},
+		{name: "granted", credentials: true, method: "PUT", headers: []string{"content-type"}, status: 204,
+			header: header("PUT", "Content-Type")},
 		{name: "a safelisted method", method: "POST", status: 200, header: header("", "")},
 		{name: "another method", method: "PUT", status: 200, header: header("POST", ""), want: "does not have PUT"},
 		{name: "a method in another case", method: "PUT", status: 200, header: header("put", ""), want: "does not have PUT"},
@@ -172,7 +178,8 @@ func TestTheTargetOfARedirectMustNotAllowNull(t *testing.T) {
 	}))
 	defer first.Close()
 	target, _ := url.Parse(second.URL)
-	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: first.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}},
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1),
+		Endpoints:  []Endpoint{{URL: first.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}},
 		Publishers: []string{publisher}, AllowHosts: []string{target.Host}})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +209,8 @@ func TestPublishersThatLookAlike(t *testing.T) {
 		io.WriteString(w, "{}")
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}}, Publishers: publishers})
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1),
+		Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true, Answer: AnswerJSON}}, Publishers: publishers})
 	if err != nil || len(report.Findings) > 0 || report.Summary.Fine != report.Summary.Planned || report.Summary.Planned < 250 {
 		t.Errorf("%+v, %+v, %v", report.Findings, report.Summary, err)
 	}
@@ -229,7 +237,8 @@ func TestHostileServersCostLittle(t *testing.T) {
 			server := httptest.NewServer(handler)
 			defer server.Close()
 			e := Endpoint{URL: server.URL, Method: "GET", Answer: AnswerJSON}
-			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Timeout: 300 * time.Millisecond})
+			report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher},
+				Timeout: 300 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +254,8 @@ func TestHostileServersCostLittle(t *testing.T) {
 		}))
 		defer server.Close()
 		e := Endpoint{URL: server.URL, Method: "GET", Answer: AnswerJSON}
-		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher}, Caches: cacheurl.DefaultCaches()[:2]})
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{e}, Publishers: []string{publisher},
+			Caches: cacheurl.DefaultCaches()[:2]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +290,8 @@ func TestOnlyAllowedHostsAreCalled(t *testing.T) {
 	}))
 	defer server.Close()
 	u, _ := url.Parse(server.URL)
-	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, OnlyHosts: []string{u.Host}})
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher},
+		OnlyHosts: []string{u.Host}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +377,8 @@ func TestSecretsStay(t *testing.T) {
 		defer mu.Unlock()
 		switch {
 		case r.URL.Path == "/":
-			fmt.Fprintf(w, `<amp-list src="%s/x" credentials="include"></amp-list><amp-list src="/list" credentials="include"></amp-list><amp-user-notification data-dismiss-href="/dismiss"></amp-user-notification>`, third.URL)
+			fmt.Fprintf(w, `<amp-list src="%s/x" credentials="include"></amp-list><amp-list src="/list" `+
+				`credentials="include"></amp-list><amp-user-notification data-dismiss-href="/dismiss"></amp-user-notification>`, third.URL)
 		case r.Method == http.MethodOptions:
 			onPreflight += r.Header.Get("Authorization") + r.Header.Get("Cookie")
 		default:
@@ -375,7 +387,8 @@ func TestSecretsStay(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher}, Cookie: "session=c00kie",
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), Documents: []string{server.URL + "/"}, Publishers: []string{publisher},
+		Cookie: "session=c00kie",
 		Header: http.Header{"X-Api-Key": {secret}, "Authorization": {"Bearer s3cret"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +399,10 @@ func TestSecretsStay(t *testing.T) {
 	if text := fmt.Sprintf("%+v", report); strings.Contains(text, "s3cret") || strings.Contains(text, "c00kie") || len(report.Findings) == 0 {
 		t.Errorf("the report has a secret:\n%s", text)
 	}
-	if !slices.ContainsFunc(report.Untested, func(u Untested) bool { return u.Failed && strings.Contains(u.Reason, "were not sent to "+third.URL) }) {
+	if !slices.ContainsFunc(report.Untested, func(u Untested) bool {
+		return u.Failed &&
+			strings.Contains(u.Reason, "were not sent to "+third.URL)
+	}) {
 		t.Errorf("the report does not say what was withheld: %+v", report.Untested)
 	}
 	if want := "Your headers and cookies were sent to " + server.URL + ", and to no other host."; !slices.Contains(report.Notes, want) {
@@ -398,8 +414,8 @@ func TestSecretsStay(t *testing.T) {
 	}
 }
 
-// The probed server chooses where a redirect leads. Who follows the advice to allow that host, or names it as one of the only hosts, does not send
-// secrets there.
+// The probed server chooses where a redirect leads. Who follows the advice to allow that host, or names it as one of the only hosts,
+// does not send secrets there.
 func TestSecretsDoNotFollowARedirect(t *testing.T) {
 	var got atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -422,7 +438,8 @@ func TestSecretsDoNotFollowARedirect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "Your headers and cookies were sent to " + server.URL + ", and to no other host."; got.Load() == 0 || !slices.Contains(report.Notes, want) {
+		if want := "Your headers and cookies were sent to " + server.URL + ", and to no other host."; got.Load() == 0 ||
+			!slices.Contains(report.Notes, want) {
 			t.Errorf("the other host got %d requests; the notes are %q", got.Load(), report.Notes)
 		}
 	}
@@ -438,7 +455,8 @@ func TestFoundDocumentsGetNoSecrets(t *testing.T) {
 		io.WriteString(w, "<html amp>")
 	}))
 	defer other.Close()
-	report, err := Run(t.Context(), Config{Rate: math.Inf(1), FoundDocuments: []string{other.URL + "/x"}, Publishers: []string{publisher}, Cookie: "session=1",
+	report, err := Run(t.Context(), Config{Rate: math.Inf(1), FoundDocuments: []string{other.URL + "/x"}, Publishers: []string{publisher},
+		Cookie: "session=1",
 		Header: http.Header{"Authorization": {"Bearer s3cret"}}})
 	if err != nil || !asked || slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "were sent to") }) {
 		t.Errorf("asked: %t, %v, %+v", asked, err, report)
@@ -463,7 +481,8 @@ func TestSecretsOfFormsStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := fmt.Sprintf("%+v", report); strings.Contains(text, "s3cret") || len(report.Findings) == 0 || !strings.Contains(text, "token=…") {
+	if text := fmt.Sprintf("%+v", report); strings.Contains(text, "s3cret") || len(report.Findings) == 0 ||
+		!strings.Contains(text, "token=…") {
 		t.Errorf("the report has a secret, or nothing:\n%s", text)
 	}
 }
@@ -532,7 +551,8 @@ func TestARedirectNeedsAPreflightOfItsOwn(t *testing.T) {
 // A prefix that another publisher has, too, must be denied.
 func TestAnAmbiguousPrefixMustBeDenied(t *testing.T) {
 	for _, isAllowed := range []bool{false, true} {
-		mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.lāstekas.lv"}, Credentialed: true, DangerouslyAllowAmbiguousPrefixes: isAllowed})
+		mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.lāstekas.lv"}, Credentialed: true,
+			DangerouslyAllowAmbiguousPrefixes: isAllowed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -575,7 +595,8 @@ func TestWithoutCachesOnlyOwnPagesMustWork(t *testing.T) {
 		{"nobody", allowing(func(string) bool { return false }), []ID{ACAOMissing}},
 	} {
 		server := httptest.NewServer(test.backend)
-		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL + "/", Method: http.MethodGet, Credentials: true, Answer: AnswerJSON}},
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1),
+			Endpoints:  []Endpoint{{URL: server.URL + "/", Method: http.MethodGet, Credentials: true, Answer: AnswerJSON}},
 			Publishers: []string{publisher}, Caches: []cacheurl.Cache{}})
 		server.Close()
 		if err != nil {
@@ -627,8 +648,10 @@ func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) {
 	defer server.Close()
 	to, _ := url.Parse(plain.URL)
 	from, _ := url.Parse(server.URL)
-	cfg := Config{Rate: math.Inf(1), Documents: []string{server.URL}, Publishers: []string{publisher}, OnlyHosts: []string{to.Host, from.Host}, Insecure: true}
-	if report, err := Run(t.Context(), cfg); err != nil || len(report.Untested) != 1 || !strings.Contains(report.Untested[0].Reason, "mixed content") {
+	cfg := Config{Rate: math.Inf(1), Documents: []string{server.URL}, Publishers: []string{publisher}, OnlyHosts: []string{to.Host, from.Host},
+		Insecure: true}
+	if report, err := Run(t.Context(), cfg); err != nil || len(report.Untested) != 1 ||
+		!strings.Contains(report.Untested[0].Reason, "mixed content") {
 		t.Errorf("a document: %+v, %v", report, err)
 	}
 	cfg.Timeout = time.Minute
@@ -702,13 +725,18 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 		{name: "without the runtime", document: "<html amp><script src=https://cdn.ampproject.org/v0/amp-list-0.1.js></script><body>",
 			note: "(83 bytes) is not an AMP document: it has no script of the AMP runtime"},
 		{name: "not AMP", document: "<html lang=en><body amp>", note: "redirects its readers to the canonical page"},
-		{name: "for email", document: "<html ⚡4email><body>", err: "it is an AMP email, whose requests a reader's mail client makes: use --sender"},
+		{name: "for email", document: "<html ⚡4email><body>", err: "it is an AMP email, whose requests a reader's mail client makes: use " +
+			"--sender"},
 		{name: "for email, in letters", document: "<!doctype html><html amp4email data-css-strict><body>", err: "use --sender"},
-		{name: "for ads", document: "<html ⚡4ads><head><script src=https://cdn.ampproject.org/amp4ads-v0.js></script><body>", note: "is an AMPHTML ad"},
+		{name: "for ads", document: "<html ⚡4ads><head><script src=https://cdn.ampproject.org/amp4ads-v0.js></script><body>",
+			note: "is an AMPHTML ad"},
 		{name: "for ads, in letters", document: "<html amp4ads><body>", note: "is an AMPHTML ad"},
-		{name: "as text", document: "<html amp><body>", contentType: "text/plain; charset=utf-8", note: `has Content-Type: "text/plain; charset=utf-8"`},
-		{name: "as XHTML", document: `<html amp=""><head><script async="" src="https://cdn.ampproject.org/v0.js"></script></head><body></body></html>`, contentType: "application/xhtml+xml"},
-		{name: "no-transform", document: "<html amp><body>", cacheControl: "max-age=60, No-Transform", note: "no-transform, which AMP Caches ignore"},
+		{name: "as text", document: "<html amp><body>", contentType: "text/plain; charset=utf-8",
+			note: `has Content-Type: "text/plain; charset=utf-8"`},
+		{name: "as XHTML", document: `<html amp=""><head><script async="" ` +
+			`src="https://cdn.ampproject.org/v0.js"></script></head><body></body></html>`, contentType: "application/xhtml+xml"},
+		{name: "no-transform", document: "<html amp><body>", cacheControl: "max-age=60, No-Transform",
+			note: "no-transform, which AMP Caches ignore"},
 		{name: "5xx", status: 502, err: "the status is 502; an AMP Cache that has no copy of the document answers 404"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -732,7 +760,8 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 				t.Fatal(err)
 			}
 			notes := strings.Join(report.Notes, "\n")
-			if !strings.Contains(notes, test.note) || test.note == "" && (strings.Contains(notes, "canonical") || strings.Contains(notes, "transform") || strings.Contains(notes, "Content-Type")) {
+			if !strings.Contains(notes, test.note) || test.note == "" &&
+				(strings.Contains(notes, "canonical") || strings.Contains(notes, "transform") || strings.Contains(notes, "Content-Type")) {
 				t.Errorf("the notes are:\n%s", notes)
 			}
 		})
@@ -741,7 +770,8 @@ func TestWhatCachesDoWithADocumentIsSaid(t *testing.T) {
 
 // Readers of a cached page have no cookie that browsers keep for pages of the same site.
 func TestACookieForTheSameSiteIsNoted(t *testing.T) {
-	for cookie, isNoted := range map[string]bool{"a=b": true, "a=b; SameSite=Lax; Secure": true, "a=b; SameSite=None": true, "a=b; SameSite=None; Secure": false} {
+	for cookie, isNoted := range map[string]bool{"a=b": true, "a=b; SameSite=Lax; Secure": true, "a=b; SameSite=None": true,
+		"a=b; SameSite=None; Secure": false} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 			w.Header().Set("Access-Control-Allow-Credentials", "true")
@@ -749,7 +779,8 @@ func TestACookieForTheSameSiteIsNoted(t *testing.T) {
 			io.WriteString(w, "{}")
 		}))
 		defer server.Close()
-		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true}}, Publishers: []string{publisher}})
+		report, err := Run(t.Context(), Config{Rate: math.Inf(1), Endpoints: []Endpoint{{URL: server.URL, Method: "GET", Credentials: true}},
+			Publishers: []string{publisher}})
 		if err != nil {
 			t.Fatal(err)
 		}

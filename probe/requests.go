@@ -147,7 +147,8 @@ func (c *cell) request(origin string, s step) request {
 		}
 		u = withQuery(u, "__amp_source_origin="+value)
 	}
-	r := request{method: e.Method, origin: origin, body: e.Body, credentials: s.cookies, header: http.Header{"Accept": {"application/json"}}}
+	r := request{method: e.Method, origin: origin, body: e.Body, credentials: s.cookies,
+		header: http.Header{"Accept": {"application/json"}}}
 	if s.isFresh {
 		r.header.Set("Cache-Control", "no-cache")
 		r.header.Set("Pragma", "no-cache")
@@ -175,7 +176,8 @@ func (c *cell) request(origin string, s step) request {
 	case e.ContentType: // with its own body
 	case typeMultipart:
 		r.header.Set("Content-Type", s.contentType)
-		r.body = "--" + multipartBoundary + "\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--" + multipartBoundary + "--\r\n"
+		r.body = "--" + multipartBoundary + "\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--" +
+			multipartBoundary + "--\r\n"
 	default:
 		r.header.Set("Content-Type", s.contentType)
 	}

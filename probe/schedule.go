@@ -97,7 +97,8 @@ func isForOther(a *answer, origin string) bool {
 	return resp != nil && r.origin != origin && resp.Header.Get("Access-Control-Allow-Origin") == origin
 }
 
-// findRedirect notes the request of the publisher's page after a redirect. To another origin, a browser sends Origin: null.
+// findRedirect notes the request of the publisher's page after a redirect. To another origin, a browser sends
+// Origin: null.
 func (c *cell) findRedirect(own []*trial) {
 	for _, t := range own {
 		for _, a := range t.turns {
@@ -216,8 +217,8 @@ func (c *cell) remember(a *answer) {
 	c.limits = append(c.limits, a.status())
 }
 
-// isOfAnotherList reports whether ampcors denied an Origin that it allowed before: several servers answer in turn, with different lists.
-// Of any other denial, a limit of requests or a firewall may be the reason.
+// isOfAnotherList reports whether ampcors denied an Origin that it allowed before: several servers answer in turn,
+// with different lists. Of any other denial, a limit of requests or a firewall may be the reason.
 func isOfAnotherList(a *answer) bool {
 	_, resp := a.last()
 	return resp != nil && reasonOf(resp) != ""
@@ -228,17 +229,21 @@ func (c *cell) untested(last *answer) error {
 	status := last.status()
 	switch {
 	case last.err == nil && c.differs != nil && status != c.control.turns[0].status():
-		return fmt.Errorf("the backend answers the %s's own request, which is repeated as a control, now with status %d and now with %d: first let all its servers have the same rules",
+		return fmt.Errorf("the backend answers the %s's own request, which is repeated as a control, now with status %d "+
+			"and now with %d: first let all its servers have the same rules",
 			c.who(), c.control.turns[0].status(), status)
 	case last.err != nil:
 		return fmt.Errorf("the %s's own request, which is repeated as a control, failed: %w", c.who(), last.err)
 	case isOverloaded(status):
 		return errors.New(whyNoProof(last))
 	case status != c.control.turns[0].status():
-		return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with status %d now, and was with %d: perhaps several servers answer in turn, or there is a limit of requests (use a --rate below it), or a firewall",
+		return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with status %d now, and was "+
+			"with %d: perhaps several servers answer in turn, or there is a limit of requests (use a --rate below it), or a "+
+			"firewall",
 			c.who(), status, c.control.turns[0].status())
 	}
-	return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with other CORS headers each time", c.who())
+	return fmt.Errorf("the %s's own request, which is repeated as a control, is answered with other CORS headers each "+
+		"time", c.who())
 }
 
 // askGroup sends trials and then a control. If the control is not answered as at first, all are sent
@@ -320,7 +325,8 @@ func (c *cell) checkDenial(ctx context.Context, group []*trial) error {
 		return fmt.Errorf("the request of another website, which is repeated as a control, failed: %w", now.err)
 	}
 	if now.status() != first.status() || now.isReadable() != first.isReadable() {
-		return fmt.Errorf("another website is answered with status %d now, and was with %d at first: perhaps the backend takes this program for an attacker",
+		return fmt.Errorf("another website is answered with status %d now, and was with %d at first: perhaps the backend "+
+			"takes this program for an attacker",
 			now.status(), first.status())
 	}
 	return nil

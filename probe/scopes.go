@@ -17,9 +17,13 @@ type scope struct {
 
 // scopes are in order: the first that covers a problem is its cause.
 var scopes = []scope{
-	{AnyOriginAllowed, func(c *cell, by, _ *trial) bool { return by.breaks(AnyOriginAllowed) && !c.isDeniedWithOwnClaim(by) }},
+	{AnyOriginAllowed, func(c *cell, by, _ *trial) bool {
+		return by.breaks(AnyOriginAllowed) &&
+			!c.isDeniedWithOwnClaim(by)
+	}},
 	{SourceOriginTrusted, func(c *cell, by, t *trial) bool { // whatever a page claims to be
-		return by.breaks(AnyOriginAllowed) && c.isDeniedWithOwnClaim(by) && (c.isAllowedOnlyWith(t, t.origin) || c.needsOwnClaim(t))
+		return by.breaks(AnyOriginAllowed) && c.isDeniedWithOwnClaim(by) &&
+			(c.isAllowedOnlyWith(t, t.origin) || c.needsOwnClaim(t))
 	}},
 	{SourceOriginTrusted, func(c *cell, by, t *trial) bool {
 		return by.breaks(SourceOriginTrusted) && !c.isOpenCache(by) && c.needsOwnClaim(t)
@@ -31,7 +35,8 @@ var scopes = []scope{
 		return by.breaks(SameOriginHeaderTrusted) && t.breaks(SameOriginHeaderPreferred)
 	}},
 	{AnyPublisherAllowed, func(_ *cell, by, t *trial) bool {
-		return by.breaks(AnyPublisherAllowed) && isSameCache(by, t) && (t.Kind == KindClaims || t.Kind == KindPublishers || t.hasLikePrefix())
+		return by.breaks(AnyPublisherAllowed) && isSameCache(by, t) &&
+			(t.Kind == KindClaims || t.Kind == KindPublishers || t.hasLikePrefix())
 	}},
 	{PrefixLookalikeAllowed, func(_ *cell, by, t *trial) bool {
 		return by.breaks(PrefixLookalikeAllowed) && isSameCache(by, t) && t.hasLikePrefix()
@@ -71,11 +76,13 @@ func (c *cell) attribute() {
 				continue // it is the own origin that asks
 			}
 			c.note("The backend's preflight allows the publisher's pages to send AMP-Same-Origin; " +
-				"many CORS libraries allow each header that is asked for. The backend was not seen to trust it, so that is harmless.")
+				"many CORS libraries allow each header that is asked for. The backend was not seen to trust it, so that is " +
+				"harmless.")
 		case t.breaks(UnsafeReachesHandler), t.Kind == KindForged: // the worse problem
 		case id == ownHostAllowed:
 			t.acquit()
-			c.note("Other hosts below " + c.publisher + " can read the answers, too. Nobody else should be able to run pages there.")
+			c.note("Other hosts below " + c.publisher + " can read the answers, too. Nobody else should be able to run pages " +
+				"there.")
 		case id == AnyOriginAllowed && c.isOpen():
 			t.explain(OpenToAll)
 		default:
@@ -113,12 +120,18 @@ func domainOf(t *trial) string {
 
 // isOpenCache reports whether every publisher on the cache of a trial is allowed.
 func (c *cell) isOpenCache(t *trial) bool {
-	return slices.ContainsFunc(c.trials, func(by *trial) bool { return by.breaks(AnyPublisherAllowed) && isSameCache(by, t) })
+	return slices.ContainsFunc(c.trials, func(by *trial) bool {
+		return by.breaks(AnyPublisherAllowed) &&
+			isSameCache(by, t)
+	})
 }
 
 // isAllowedOnlyWith reports whether a page is allowed only if it makes these claims.
 func (c *cell) isAllowedOnlyWith(t *trial, claims ...string) bool {
-	return !slices.ContainsFunc(t.turns, func(a turn) bool { return c.allows(t, a.answer) && !slices.Equal(a.claims, claims) })
+	return !slices.ContainsFunc(t.turns, func(a turn) bool {
+		return c.allows(t, a.answer) &&
+			!slices.Equal(a.claims, claims)
+	})
 }
 
 // isDeniedWithOwnClaim reports whether a page was denied when it claimed to be the publisher's.

@@ -99,7 +99,8 @@ func once(s step) shape {
 	return shape{cost: 1, isDirect: s.mode == direct, ask: func(_ context.Context, _ *trial, ask asking) { ask(told, s) }}
 }
 
-// steady is a page of the publisher. If it is denied, more requests show whether a cache has answered, or whether the answers change.
+// steady is a page of the publisher. If it is denied, more requests show whether a cache has answered, or whether
+// the answers change.
 func (c *cell) steady() shape {
 	s, unstored := c.usualStep(), c.controlStep()
 	return shape{cost: 1, ask: func(_ context.Context, _ *trial, ask asking) {
@@ -133,8 +134,8 @@ func (c *cell) tells(tellings ...telling) shape {
 	return c.tellsWith(step{}, true, tellings...)
 }
 
-// tellsWith is tells with more in each request. If the page's own request needs a preflight, alsoSimple repeats the first without
-// what needs one, which a page may leave out.
+// tellsWith is tells with more in each request. If the page's own request needs a preflight, alsoSimple repeats the
+// first without what needs one, which a page may leave out.
 func (c *cell) tellsWith(s step, alsoSimple bool, tellings ...telling) shape {
 	s.cookies, s.isFresh = true, true
 	alsoSimple = alsoSimple && isSafelistedMethod(c.e.Method) && c.p.maySend(c.e.Method) && c.needsPreflight()
@@ -240,8 +241,8 @@ func (c *cell) asOurselves() shape {
 	return sh
 }
 
-// atOneTime is two pages of the publisher that ask for one URL at the same time, and once more with a new URL; a third time if a page
-// got the other's answer in one of them.
+// atOneTime is two pages of the publisher that ask for one URL at the same time, and once more with a new URL; a
+// third time if a page got the other's answer in one of them.
 func (c *cell) atOneTime() shape {
 	return shape{cost: 4, isCompared: true, ask: func(ctx context.Context, t *trial, _ asking) {
 		two := c.twoThatWork()

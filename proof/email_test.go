@@ -22,7 +22,10 @@ func plainEmail(cfg ampcors.Config, r *http.Request) (isEmail, allowed bool, gra
 			return false
 		}
 		for _, atom := range strings.Split(at[0], ".") {
-			if atom == "" || strings.ContainsFunc(atom, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("()<>[]:;\\,\"", c) }) {
+			if atom == "" || strings.ContainsFunc(atom, func(c rune) bool {
+				return c <= ' ' || c >= 0x7f ||
+					strings.ContainsRune("()<>[]:;\\,\"", c)
+			}) {
 				return false
 			}
 		}

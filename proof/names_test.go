@@ -23,7 +23,8 @@ func TestNamesInTextsExist(t *testing.T) {
 		packages  = make(map[string]bool)
 		flags     = map[string]bool{"help": true, "version": true}
 		texts     = make(map[string]string) // documents and comments, by file
-		flagNames = regexp.MustCompile(`(?:Var|VarP|String|Bool|Duration|Int|StringSlice|StringArray|Float64|Flag)\((?:&?[\w.]+, )?"([a-z][a-z-]+)"`)
+		flagNames = regexp.MustCompile(`(?:Var|VarP|String|Bool|Duration|Int|StringSlice|StringArray|Float64|Flag)\((?:&?[\w.]+, ` +
+			`)?"([a-z][a-z-]+)"`)
 	)
 	add := func(owner, name string) {
 		if members[owner] == nil {

@@ -453,7 +453,8 @@ func checkForms(t testing.TB, domain string) (accepted []string) {
 			continue
 		}
 		got, err := cacheurl.PublisherDomain(form)
-		if plainIsAmbiguous(form) && (err != nil && strings.Contains(err.Error(), "is also the prefix of another host") || !plainEndsInTLD(text)) {
+		if plainIsAmbiguous(form) && (err != nil && strings.Contains(err.Error(), "is also the prefix of another host") ||
+			!plainEndsInTLD(text)) {
 			continue // no cache can fetch a page of a host without a top-level domain
 		}
 		if form != prefix && isLeftAsXN(text, form) && (got == "" || strings.Contains(got, "xn--")) {

@@ -65,13 +65,14 @@ func TestEachServerHasTimeouts(t *testing.T) {
 	t.Parallel()
 	servers := 0
 	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "node_modules") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+			strings.Contains(name, "node_modules") {
 			return err
 		}
 		for _, literal := range regexp.MustCompile(`(?s)http\.Server\{.*?\}\n`).FindAllString(file(t, name), -1) {
 			servers++
 			for _, limit := range []string{"ReadTimeout:", "WriteTimeout:", "IdleTimeout:"} {
-				if !strings.Contains(literal, " "+limit) {
+				if !slices.ContainsFunc(strings.Fields(literal), func(word string) bool { return word == limit }) {
 					t.Errorf("%s: %s has no %s", name, literal, limit)
 				}
 			}
@@ -232,7 +233,8 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(program, "localhost:8080", addr)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(install), "\n", " && ")+" && go vet . && go build -o program .",
+	run(t, dir, "go mod init example.com/api && "+strings.ReplaceAll(strings.TrimSpace(install), "\n", " && ")+
+		" && go vet . && go build -o program .",
 		"GOWORK=",     // not this checkout's
 		"GONOSUMDB=*") // this checkout's go.sum has the checksums, so the test needs no network
 	cmd := exec.Command(filepath.Join(dir, "program"))
@@ -262,7 +264,8 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin || !strings.Contains(string(body), `"for":"www.example.com"`) {
+	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin ||
+		!strings.Contains(string(body), `"for":"www.example.com"`) {
 		t.Errorf("answer %v, %s, %v", resp.Header, body, err)
 	}
 }
@@ -318,10 +321,12 @@ func TestWhoImportsWhom(t *testing.T) {
 		return "\n" + string(out)
 	}
 	const root = "github.com/ampcors/ampcors"
-	if deps := list(".", "-deps", "./badvalue", "./cacheurl", "./source/...", "./announce/...", "./internal/prefixes"); strings.Contains(deps, "\n"+root+"\n") {
+	if deps := list(".", "-deps", "./badvalue", "./cacheurl", "./source/...", "./announce/...", "./internal/prefixes"); strings.Contains(deps,
+		"\n"+root+"\n") {
 		t.Error("a leaf imports the middleware")
 	}
-	if deps := list(".", "-deps", "./cacheurl", "./badvalue"); strings.Contains(deps, root+"/source") || strings.Contains(deps, root+"/announce") {
+	if deps := list(".", "-deps", "./cacheurl", "./badvalue"); strings.Contains(deps, root+"/source") ||
+		strings.Contains(deps, root+"/announce") {
 		t.Error("cacheurl is no leaf")
 	}
 	for _, module := range []string{"metrics", "probe", "source/filter", "source/pgsource", "source/redissource", "caddy", "cmd/ampcors"} {

@@ -48,7 +48,8 @@ func wantDenied(t *testing.T, m *ampcors.Middleware, origin string, want ampcors
 func TestThreatAPatternOverAnAMPCache(t *testing.T) {
 	m := mwtest.New(t, ampcors.Config{
 		Publishers: []string{"*.org", "*.net"}, DangerouslyAllowPublicSuffixWildcards: true,
-		Caches: append(cacheurl.DefaultCaches()[1:], cacheurl.Cache{ID: "own", CacheDomain: "amp.example.org", ThirdPartyFrameDomainSuffix: "frames.example.net"}),
+		Caches: append(cacheurl.DefaultCaches()[1:], cacheurl.Cache{ID: "own", CacheDomain: "amp.example.org",
+			ThirdPartyFrameDomainSuffix: "frames.example.net"}),
 	})
 	wantDenied(t, m, "https://d-1.frames.example.net", ampcors.ReasonUnknownHost)
 	wantDenied(t, m, mwtest.EvilOrigin, ampcors.ReasonUnknownHost)
@@ -81,14 +82,19 @@ func TestThreatAPatternOverACachesHost(t *testing.T) {
 	// A pattern for a public suffix has caches below it. A switch allows such patterns.
 	for _, fromSource := range []bool{false, true} {
 		t.Run(fmt.Sprint(fromSource), func(t *testing.T) {
-			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(cacheurl.DefaultCaches(), own), DangerouslyAllowPublicSuffixWildcards: true}
+			cfg := ampcors.Config{Publishers: []string{"*.com", "*.org"}, Caches: append(cacheurl.DefaultCaches(), own),
+				DangerouslyAllowPublicSuffixWildcards: true}
 			if fromSource {
 				cfg.Publishers = nil
-				cfg.Source = mwtest.NewSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return true, nil })})
+				cfg.Source = mwtest.NewSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool,
+					error) {
+					return true, nil
+				})})
 			}
 			m := mwtest.New(t, cfg)
 			for _, origin := range []string{
-				"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org", "https://www-example-com-cdn-ampproject-org.amp.example.com",
+				"https://evil--com-amp-example-com.cdn.ampproject.org", "https://amp-example-com.cdn.ampproject.org",
+				"https://www-example-com-cdn-ampproject-org.amp.example.com",
 				"https://a-www-bing--amp-com.cdn.ampproject.org", "https://" + plainToASCII("bücher-amp-example-com") + ".cdn.ampproject.org",
 			} {
 				wantDenied(t, m, origin, ampcors.ReasonPublisherNotAllowed)
@@ -175,7 +181,8 @@ func TestThreatAClientThatExpects100Continue(t *testing.T) {
 	t.Cleanup(server.Close)
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + mwtest.CacheOrigin + "\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
-		"POST / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + mwtest.CacheOrigin + "\r\nExpect: 100-Continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + mwtest.CacheOrigin +
+			"\r\nExpect: 100-Continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a.example\r\nOrigin: " + mwtest.CacheOrigin + "\r\nExpect: 100-continue\r\n\r\n",
 	} {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -237,7 +244,8 @@ func TestThreatAnObserverThatChangesTheRequest(t *testing.T) {
 	}
 	rec := httptest.NewRecorder()
 	mwtest.New(t, cfg).Handle(rec, &http.Request{Method: "OPTIONS",
-		Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")})
+		Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Access-Control-Request-Method: POST",
+			"Access-Control-Request-Headers: content-type")})
 	h := rec.Header()
 	if h.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin || h.Get("Access-Control-Allow-Methods") != "POST" ||
 		h.Get("Access-Control-Allow-Headers") != "content-type" {
@@ -368,7 +376,8 @@ func TestThreatAHandlerThatChangesHeaderSlices(t *testing.T) {
 func TestThreatReconfigurationUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
 	one := ampcors.Config{Publishers: []string{"one.example"}, Credentialed: true, ResponseHeaders: []string{"X-One"}}
-	two := ampcors.Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"}, Observe: func(*http.Request, ampcors.Decision) {}}
+	two := ampcors.Config{Publishers: []string{"two.example"}, ResponseHeaders: []string{"X-Two"},
+		Observe: func(*http.Request, ampcors.Decision) {}}
 	m := mwtest.New(t, one)
 	var ofOne, ofTwo atomic.Int32 // grants
 	origins := []string{
@@ -396,7 +405,8 @@ func TestThreatReconfigurationUnderLoad(t *testing.T) {
 			rec := httptest.NewRecorder()
 			m.Wrap(new(mwtest.Spy)).ServeHTTP(rec, r)
 			h := rec.Header()
-			acao, exposed, creds := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers"), h.Get("Access-Control-Allow-Credentials")
+			acao, exposed, creds := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers"),
+				h.Get("Access-Control-Allow-Credentials")
 			isOne := strings.Contains(acao, "one") || strings.Contains(acao, plainHash("one.example"))
 			switch {
 			case acao == "":
@@ -485,9 +495,12 @@ func TestThreatsOverARealConnection(t *testing.T) {
 		{request: "GET / HTTP/1.1\r\nHost: a\r\nOrigin: \r\n", status: "403"},
 		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n", status: "403"},
 		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\namp-same-origin: true\r\n", status: "202"},
-		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.CacheOrigin + "\r\norigin: " + mwtest.CacheOrigin + "\r\n", status: "403"},
-		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.EvilOrigin + "\r\nAMP-Same-Origin: true\r\n", status: "403"},
-		{request: "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n", status: "204"},
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.CacheOrigin + "\r\norigin: " + mwtest.CacheOrigin +
+			"\r\n", status: "403"},
+		{request: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nOrigin: " + mwtest.EvilOrigin + "\r\nAMP-Same-Origin: true\r\n",
+			status: "403"},
+		{request: "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n",
+			status: "204"},
 		{request: "OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: " + mwtest.CacheOrigin + "\r\nAccess-Control-Request-Method: POST\r\n",
 			status: "200"}, // net/http's own answer
 	} {

@@ -31,10 +31,12 @@ func TestPrefixVectors(t *testing.T) {
 		var own string
 		var official []string
 		for i, form := range v.Prefixes {
-			if isHash := form.Prefix == plainHash(ascii); isHash != (i == len(v.Prefixes)-1) || !isHash && (plainReverse(t, form.Prefix) == ascii) == form.Denied {
+			if isHash := form.Prefix == plainHash(ascii); isHash != (i == len(v.Prefixes)-1) ||
+				!isHash && (plainReverse(t, form.Prefix) == ascii) == form.Denied {
 				t.Errorf("%q: %+v is not what the oracle says", v.Domain, form)
 			}
-			if document := formDocument(text); slices.Contains(form.By, "the AMP document") && form.Prefix != document && len(document) <= 63 && form.Note == "" {
+			if document := formDocument(text); slices.Contains(form.By, "the AMP document") && form.Prefix != document && len(document) <= 63 &&
+				form.Note == "" {
 				t.Errorf("%q: the document's prefix is %q, not %q", v.Domain, document, form.Prefix)
 			}
 			if slices.Contains(form.By, "ampcors") {
@@ -64,7 +66,8 @@ func TestPrefixVectors(t *testing.T) {
 // TestNotesAndSourcesAreThere: each vector that differs from others' says why, and each note and source
 // that it names exists and is used.
 func TestNotesAndSourcesAreThere(t *testing.T) {
-	for _, name := range []string{"prefixes.json", "domains.json", "origins.json", "requests.json", "cacheurls.json", "updatecache.json", "indexnow.json"} {
+	for _, name := range []string{"prefixes.json", "domains.json", "origins.json", "requests.json", "cacheurls.json", "updatecache.json",
+		"indexnow.json"} {
 		f := mwtest.Vectors(t, "../conformance/"+name)
 		if f.About == "" {
 			t.Errorf("%s does not say what it is about", name)
@@ -183,7 +186,8 @@ func TestOriginVectors(t *testing.T) {
 		}
 		t.Run(v.Name+" "+v.Origin, func(t *testing.T) {
 			reason := mwtest.Reason(t, f, v.Reason)
-			want := ampcors.Decision{Allowed: reason.Allowed(), Reason: reason, Origin: v.Origin, Publisher: v.Publisher, ClaimedPublisher: v.Claimed, CacheID: v.Cache}
+			want := ampcors.Decision{Allowed: reason.Allowed(), Reason: reason, Origin: v.Origin, Publisher: v.Publisher,
+				ClaimedPublisher: v.Claimed, CacheID: v.Cache}
 			for _, m := range []*ampcors.Middleware{m.listed, m.asked} {
 				if got := m.CheckOrigin(v.Origin); got != want {
 					t.Errorf("%q: got  %+v\nwant %+v", v.Origin, got, want)

@@ -37,7 +37,8 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		want    []string
 	}{
 		{want: []string{"source: Database.PublisherByDomain is nil; want a function"}},
-		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: -1}, want: []string{"source: Database.Shards is -1; want 0 to 1024"}},
+		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: -1},
+			want: []string{"source: Database.Shards is -1; want 0 to 1024"}},
 		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA), Shards: 1025},
 			want: []string{"source: Database.Shards is 1025; want 0 to 1024", "source: Database.Shards is set, but Shard is nil; want a function"}},
 		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)},
@@ -54,7 +55,8 @@ func TestNewReportsAllThatIsWrong(t *testing.T) {
 		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{MaxStale: time.Minute - 1},
 			want: []string{"ampcors: maxStale \"59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1m0s at least"}},
 		{s: source.Database{PublisherByDomain: mwtest.Confirms(isA)}, options: source.Config{TTL: time.Hour, MaxStale: time.Hour - 1},
-			want: []string{"ampcors: maxStale \"59m59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at least"}},
+			want: []string{"ampcors: maxStale \"59m59.999999999s\" is less than the TTL, during which a publisher gets in anyway; want 1h0m0s at " +
+				"least"}},
 	} {
 		t.Run(fmt.Sprint(test.want), func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +81,10 @@ func TestTheDefaultMaxStale(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Minute: 10 * time.Minute, time.Hour: 2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var down error
-			c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return down == nil, down })},
+			c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) {
+				return down == nil,
+					down
+			})},
 				source.Config{TTL: ttl})
 			c.Find(t.Context(), "a.example")
 			down = errors.New("down")
@@ -174,7 +179,10 @@ func TestNothingStaleIsServedBesideErrNoStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wrong error
-		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return wrong == nil, wrong })},
+		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) {
+			return wrong == nil,
+				wrong
+		})},
 			source.Config{TTL: time.Minute})
 		c.Find(t.Context(), "a.example")
 		wrong = fmt.Errorf("wrong: %w", source.ErrNoStale)
@@ -250,7 +258,8 @@ func hashPrefix(t *testing.T, domain string) string {
 func TestANilSourceIsClosed(t *testing.T) {
 	t.Parallel()
 	stopped := 0
-	closed := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA), Notify: func(func(...string)) func() { return func() { stopped++ } }},
+	closed := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA),
+		Notify: func(func(...string)) func() { return func() { stopped++ } }},
 		source.Config{})
 	closed.Close()
 	for name, c := range map[string]*source.Source{"nil": nil, "zero": new(source.Source), "closed": closed} {
@@ -334,7 +343,11 @@ func TestDomainsAndHashPrefixesAreKeptApart(t *testing.T) {
 	var asked []string
 	hash, _ := cacheurl.HashPrefix("a.example")
 	c := newSource(t, source.Database{
-		PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) { asked = append(asked, domain); return true, nil }),
+		PublisherByDomain: mwtest.Confirms(func(_ context.Context, domain string) (bool, error) {
+			asked = append(asked, domain)
+			return true,
+				nil
+		}),
 		PublisherByHash: func(_ context.Context, prefix string) (string, error) {
 			asked = append(asked, prefix)
 			return "a.example", nil
@@ -366,9 +379,10 @@ func TestWhatASourceReturnsIsCopied(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"good.example", strings.Repeat("good.", 49) + "example"} {
 		row := []byte(good)
-		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA), PublisherByHash: func(context.Context, string) (string, error) {
-			return unsafe.String(unsafe.SliceData(row), len(row)), nil
-		}}, source.Config{})
+		c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(isA),
+			PublisherByHash: func(context.Context, string) (string, error) {
+				return unsafe.String(unsafe.SliceData(row), len(row)), nil
+			}}, source.Config{})
 		hash, _ := cacheurl.HashPrefix(good)
 		first := c.FindByHash(t.Context(), hash)
 		evil := strings.ReplaceAll(good, "good", "evil")
@@ -469,7 +483,8 @@ func TestIsLikelyAndShardsDecideNothing(t *testing.T) {
 			t.Run(fmt.Sprint(isLikely, shard), func(t *testing.T) {
 				t.Parallel()
 				c := newSource(t, source.Database{
-					PublisherByDomain: mwtest.Confirms(isA), IsLikely: func(string) bool { return isLikely }, Shards: 2, Shard: func(string) int { return shard },
+					PublisherByDomain: mwtest.Confirms(isA), IsLikely: func(string) bool { return isLikely }, Shards: 2,
+					Shard: func(string) int { return shard },
 				}, source.Config{})
 				if a := c.Find(t.Context(), "a.example"); a != (source.Answer{Publisher: "a.example"}) {
 					t.Errorf("%+v", a)
@@ -491,7 +506,10 @@ func TestADatabaseMayReturnTheErrorsOfASource(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var failing error
-				c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool, error) { return failing == nil, failing })},
+				c := newSource(t, source.Database{PublisherByDomain: mwtest.Confirms(func(context.Context, string) (bool,
+					error) {
+					return failing == nil, failing
+				})},
 					source.Config{})
 				c.Find(t.Context(), "a.example")
 				failing = err
@@ -568,7 +586,8 @@ func TestOnlyTheStoredDomainIsAllowed(t *testing.T) {
 		{domain: "example.com", stored: "tenant 7", bad: true},
 		{domain: "example.com", stored: strings.Repeat("a", 1<<20), bad: true},
 	} {
-		c := newSource(t, source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return test.stored, nil }}, source.Config{})
+		c := newSource(t, source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return test.stored, nil }},
+			source.Config{})
 		a := c.Find(t.Context(), test.domain)
 		if (a.Publisher == test.domain) != test.allowed || (a.Publisher == "") == test.allowed ||
 			errors.Is(a.Err, source.ErrBadAnswer) != test.bad || test.bad == (a.Err == nil) {

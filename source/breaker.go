@@ -30,7 +30,8 @@ type breaker struct {
 
 	// While the database fails for remembered publishers, a lookup in the background finds out
 	// when it works again, so that nobody who has a stale answer waits a second time.
-	retry  *call         // the running retry or, before it starts, the failed call that it will repeat; nil if there is neither
+	// the running retry or, before it starts, the failed call that it will repeat; nil if there is neither
+	retry  *call
 	lapses time.Duration // when the retry counts no longer: its lookup ignores its context, perhaps
 	waited []string      // keys that failed since the database last answered, until the breaker is open
 	next   string        // the key that was rejected last

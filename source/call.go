@@ -54,7 +54,8 @@ func (s *Source) begin(k key, class class, shard *shard) (*call, error) {
 }
 
 func (s *Source) newCall(k key, class class, b *breaker, queue *queue) *call {
-	return &call{key: k, began: s.now(), epoch: s.memory.epoch.Load(), class: class, breaker: b, queue: queue, done: make(chan struct{})}
+	return &call{key: k, began: s.now(), epoch: s.memory.epoch.Load(), class: class, breaker: b, queue: queue,
+		done: make(chan struct{})}
 }
 
 // shardOf returns a shard that exists, whatever the database returns.
@@ -166,7 +167,8 @@ func (s *Source) askByDomain(ctx context.Context, domain string) (string, error)
 	if stored != domain {
 		parsed, problem := domains.Parse(stored)
 		if problem != nil {
-			return "", fmt.Errorf("%w: asked for %q, PublisherByDomain returned %.80q, which %s; want the domain that the row has", ErrBadAnswer, domain, stored, problem.Reason)
+			return "", fmt.Errorf("%w: asked for %q, PublisherByDomain returned %.80q, which %s; want the domain that the row "+
+				"has", ErrBadAnswer, domain, stored, problem.Reason)
 		}
 		if parsed != domain {
 			return "", nil
@@ -206,11 +208,13 @@ func (s *Source) stillAllowed(own *call) error {
 	return nil
 }
 
-// finish remembers the answer of a call, updates its breaker, wakes the waiting callers, and logs the begin and the end of an outage.
+// finish remembers the answer of a call, updates its breaker, wakes the waiting callers, and logs the begin and the
+// end of an outage.
 func (s *Source) finish(own *call) {
 	switch report, lasted := s.record(own); report {
 	case outageBegins:
-		s.options.Logger.Error("ampcors: lookups of publishers fail; publishers that were confirmed are allowed until maxStale is over, and others get 503",
+		s.options.Logger.Error("ampcors: lookups of publishers fail; publishers that were confirmed are allowed until "+
+			"maxStale is over, and others get 503",
 			"error", driver.LogText(own.err))
 	case outageEnds:
 		s.options.Logger.Info("ampcors: lookups of publishers work again", "failed_for", lasted.Round(time.Millisecond))

@@ -43,17 +43,18 @@ type Config struct {
 	// zero, 256 is used. A pool of database connections bounds them further.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
-	// Patterns makes patterns of the database count. A row "*.example.com" allows each name below example.com, and
-	// not example.com itself, as one of ampcors.Config.Publishers does: never by a hash prefix, never over a public suffix, and never a host of an
-	// AMP Cache. The
-	// database is asked for "*.example.com" as for a domain, if it has no row for the name, and the answer is remembered, refreshed
-	// and forgotten like a publisher's. A name for which there is no row costs up to four lookups more, from the nearest pattern
-	// on: only those four with the fewest labels are looked up. So a pattern may have up to three labels before a registrable
-	// domain, such as "*.c.b.a.example.com". The default is false.
+	// Patterns makes patterns of the database count. A row "*.example.com" allows each name below example.com, and not
+	// example.com itself, as one of ampcors.Config.Publishers does: never by a hash prefix, never over a public
+	// suffix, and never a host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it has
+	// no row for the name, and the answer is remembered, refreshed and forgotten like a publisher's. A name for which
+	// there is no row costs up to four lookups more, from the nearest pattern on: only those four with the fewest
+	// labels are looked up. So a pattern may have up to three labels before a registrable domain, such as
+	// "*.c.b.a.example.com". The default is false.
 	Patterns bool `json:"patterns,omitzero"`
 
-	// Logger gets a line when lookups begin to fail (level Error), with the cause, and one when they work again (level Info): a circuit
-	// breaker has opened, or one key has failed four times in a row. There is at most one such pair in a minute. If nil, slog.Default() is used.
+	// Logger gets a line when lookups begin to fail (level Error), with the cause, and one when they work again (level
+	// Info): a circuit breaker has opened, or one key has failed four times in a row. There is at most one such pair
+	// in a minute. If nil, slog.Default() is used.
 	Logger *slog.Logger `json:"-"`
 
 	// MaxEntries is how many publishers of the database are remembered, and how many hash prefixes. A
@@ -95,7 +96,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if ttl := c.withDefaults().TTL; c.MaxStale > 0 && c.MaxStale < ttl {
-		report(badvalue.Conflict, "maxStale", c.MaxStale, "is less than the TTL, during which a publisher gets in anyway", ttl.String()+" at least")
+		report(badvalue.Conflict, "maxStale", c.MaxStale, "is less than the TTL, during which a publisher gets in anyway",
+			ttl.String()+" at least")
 	}
 	for _, n := range []struct {
 		name  string

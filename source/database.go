@@ -46,14 +46,14 @@ import (
 // every shard. It does not remember the answers of lookups that began before. Later answers are
 // remembered again.
 type Database struct {
-	// PublisherByDomain returns the publisher's domain as the database has stored it, or "" if domain is
-	// not a publisher. It must read the result from the row that it found, and not return its
-	// argument: many databases find "bücher.example" when they are asked for "bucher.example" (accents, case,
-	// width and trailing spaces are equal in some collations), and that is another publisher. The Source
-	// normalizes the result as cacheurl.CanonicalDomain does, and compares it with domain byte by
-	// byte. Another domain counts as no publisher, and a result that is no domain is an [ErrBadAnswer].
-	// If several rows may match, return the one that equals domain. With [Config].Patterns, it is also asked for a pattern,
-	// such as "*.example.com", and returns the pattern that is stored; without it, patterns are never asked for.
+	// PublisherByDomain returns the publisher's domain as the database has stored it, or "" if domain is not a
+	// publisher. It must read the result from the row that it found, and not return its argument: many databases find
+	// "bücher.example" when they are asked for "bucher.example" (accents, case, width and trailing spaces are equal in
+	// some collations), and that is another publisher. The Source normalizes the result as cacheurl.CanonicalDomain
+	// does, and compares it with domain byte by byte. Another domain counts as no publisher, and a result that is no
+	// domain is an [ErrBadAnswer]. If several rows may match, return the one that equals domain. With
+	// [Config].Patterns, it is also asked for a pattern, such as "*.example.com", and returns the pattern that is
+	// stored; without it, patterns are never asked for.
 	PublisherByDomain func(ctx context.Context, domain string) (stored string, err error)
 
 	// PublisherByHash returns the publisher whose hash prefix this is, as cacheurl.HashPrefix

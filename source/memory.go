@@ -22,8 +22,9 @@ type memory struct {
 	options    Config
 	publishers *lru.Cache[string, *entry] // by textOf the domain or pattern
 	negatives  *lru.Cache[string, *entry] // by key
-	prefixes   *lru.Cache[string, string] // domains by hash prefix; a prefix always belongs to the same domain, so there is no TTL
-	epoch      atomic.Uint32              // entries of an earlier one have expired
+	// domains by hash prefix; a prefix always belongs to the same domain, so there is no TTL
+	prefixes *lru.Cache[string, string]
+	epoch    atomic.Uint32 // entries of an earlier one have expired
 }
 
 // An entry is one answer. It does not change. Times are since Source.start.

@@ -62,7 +62,8 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 				}
 				f.set(func() { f.err = nil })
 				ask(5 * time.Minute)
-				if text := log.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") || !strings.Contains(text, "failed_for=4m5") && !strings.Contains(text, "failed_for=5m") {
+				if text := log.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO") ||
+					!strings.Contains(text, "failed_for=4m5") && !strings.Contains(text, "failed_for=5m") {
 					t.Errorf("%q: after the outage, the log is:\n%s", names, text)
 				}
 			})

@@ -15,8 +15,8 @@ import (
 // maxPatterns is how many patterns are looked up for a name. Names are invented with any number of labels.
 const maxPatterns = 4
 
-// patternsOf returns the keys of the patterns that can match a domain, the nearest first, and then "": those with the fewest labels, but
-// none over a public suffix.
+// patternsOf returns the keys of the patterns that can match a domain, the nearest first, and then "": those with
+// the fewest labels, but none over a public suffix.
 func patternsOf(domain string) (texts [maxPatterns]string) {
 	n := 0
 	for end := len(domain); n < maxPatterns; {
@@ -32,8 +32,8 @@ func patternsOf(domain string) (texts [maxPatterns]string) {
 	return texts
 }
 
-// RememberedPattern is Remembered for the nearest pattern that matches a domain, such as "*.example.com". A domain that was not checked must
-// not be asked for: a pattern matches each name below it.
+// RememberedPattern is Remembered for the nearest pattern that matches a domain, such as "*.example.com". A domain
+// that was not checked must not be asked for: a pattern matches each name below it.
 func (s *Source) RememberedPattern(domain string) (pattern string, ok bool) {
 	if !s.isMade() || !s.options.Patterns {
 		return "", false
@@ -48,9 +48,10 @@ func (s *Source) RememberedPattern(domain string) (pattern string, ok bool) {
 	return "", false
 }
 
-// findWithPatterns is Find, also for patterns. What is in memory goes first, the newest answer before older ones: a name below a pattern has no
-// row of its own to be remembered by, and must not wait for the database because of that. If the newest cannot be served as stale, none can. Then comes
-// what a filter finds likely, because names that are not may wait for long, and then the name and its patterns.
+// findWithPatterns is Find, also for patterns. What is in memory goes first, the newest answer before older ones: a
+// name below a pattern has no row of its own to be remembered by, and must not wait for the database because of
+// that. If the newest cannot be served as stale, none can. Then comes what a filter finds likely, because names
+// that are not may wait for long, and then the name and its patterns.
 func (s *Source) findWithPatterns(ctx context.Context, domain string) Answer {
 	if !isCanonical(domain) {
 		return Answer{}
@@ -78,7 +79,9 @@ func (s *Source) findWithPatterns(ctx context.Context, domain string) Answer {
 		}
 		candidates = append(candidates, c)
 	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.rank, b.rank)) })
+	slices.SortStableFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.rank, b.rank))
+	})
 	for _, c := range candidates {
 		a := s.find(ctx, key{text: c.text})
 		if strings.HasPrefix(a.Publisher, "*") {
@@ -125,7 +128,8 @@ func (s *Source) askForPattern(ctx context.Context, pattern string) (string, err
 	parsed, problem := domains.Parse(strings.TrimPrefix(stored, "*."))
 	switch {
 	case problem != nil:
-		return "", fmt.Errorf("%w: asked for %q, PublisherByDomain returned %.80q, which %s; want the pattern that the row has", ErrBadAnswer, pattern, stored, problem.Reason)
+		return "", fmt.Errorf("%w: asked for %q, PublisherByDomain returned %.80q, which %s; want the pattern that the row "+
+			"has", ErrBadAnswer, pattern, stored, problem.Reason)
 	case !strings.HasPrefix(stored, "*.") || parsed != base:
 		return "", nil
 	}

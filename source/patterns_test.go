@@ -97,7 +97,8 @@ func TestPatternsOfANameAreAskedForAfterIt(t *testing.T) {
 			asked: []string{"www.acme.example", "*.acme.example"}},
 		{domain: "a.b.acme.example", stored: []string{"*.Acme.example"}, pattern: "*.acme.example", answer: "a.b.acme.example",
 			asked: []string{"a.b.acme.example", "*.b.acme.example", "*.acme.example"}},
-		{domain: "www.acme.example", stored: []string{"*.acme.example", "www.acme.example"}, answer: "www.acme.example", asked: []string{"www.acme.example"}},
+		{domain: "www.acme.example", stored: []string{"*.acme.example", "www.acme.example"}, answer: "www.acme.example",
+			asked: []string{"www.acme.example"}},
 		{domain: "acme.example", stored: []string{"*.acme.example", "*.example"}, asked: []string{"acme.example"}},
 		{domain: "www.acme.example", stored: []string{"acme.example"}, asked: []string{"www.acme.example", "*.acme.example"}},
 		{domain: "www.acme.co.uk", stored: []string{"*.co.uk"}, asked: []string{"www.acme.co.uk", "*.acme.co.uk"}},
@@ -109,8 +110,9 @@ func TestPatternsOfANameAreAskedForAfterIt(t *testing.T) {
 		{domain: "a.b.kawasaki.jp", stored: []string{"*.kawasaki.jp", "*.b.kawasaki.jp"}, asked: []string{"a.b.kawasaki.jp"}},
 		{domain: "www.city.kawasaki.jp", stored: []string{"*.city.kawasaki.jp"}, pattern: "*.city.kawasaki.jp", answer: "www.city.kawasaki.jp",
 			asked: []string{"www.city.kawasaki.jp", "*.city.kawasaki.jp"}},
-		{domain: "8.7.6.5.4.3.2.1.acme.example", stored: []string{"*.3.2.1.acme.example"}, pattern: "*.3.2.1.acme.example", answer: "8.7.6.5.4.3.2.1.acme.example",
-			asked: []string{"8.7.6.5.4.3.2.1.acme.example", "*.3.2.1.acme.example"}},
+		{domain: "8.7.6.5.4.3.2.1.acme.example", stored: []string{"*.3.2.1.acme.example"}, pattern: "*.3.2.1.acme.example",
+			answer: "8.7.6.5.4.3.2.1.acme.example",
+			asked:  []string{"8.7.6.5.4.3.2.1.acme.example", "*.3.2.1.acme.example"}},
 		{domain: "8.7.6.5.4.3.2.1.acme.example", stored: []string{"*.4.3.2.1.acme.example"},
 			asked: []string{"8.7.6.5.4.3.2.1.acme.example", "*.3.2.1.acme.example", "*.2.1.acme.example", "*.1.acme.example", "*.acme.example"}},
 	} {
@@ -211,7 +213,8 @@ func TestAPatternIsServedAsStale(t *testing.T) {
 			waits := 0
 			for range 100 {
 				begun := time.Now()
-				if a := s.Find(t.Context(), "www.acme.example"); a.Publisher != "www.acme.example" || !a.Stale || a.Err == nil || a.Pattern != "*.acme.example" {
+				if a := s.Find(t.Context(), "www.acme.example"); a.Publisher != "www.acme.example" || !a.Stale || a.Err == nil ||
+					a.Pattern != "*.acme.example" {
 					t.Fatalf("%s: %+v", name, a)
 				}
 				if time.Since(begun) > 0 {
@@ -289,7 +292,8 @@ func TestOnlyNamesAreMatched(t *testing.T) {
 	_, s := newPatterns(t, "*.acme.example")
 	defer s.Close()
 	for range 2 {
-		for _, name := range []string{"WWW.acme.example", "-x.acme.example", "a b.acme.example", "x..acme.example", "evil.test/.acme.example", "\x00.acme.example",
+		for _, name := range []string{"WWW.acme.example", "-x.acme.example", "a b.acme.example", "x..acme.example", "evil.test/.acme.example",
+			"\x00.acme.example",
 			strings.Repeat("a.", 200) + "acme.example"} {
 			if a := s.Find(t.Context(), name); a != (Answer{}) {
 				t.Errorf("%.40q: %+v", name, a)
@@ -318,7 +322,8 @@ func TestAPatternIsRefreshed(t *testing.T) {
 				t.Fatal("it expired")
 			}
 		}
-		if asked := r.take(); len(asked) < 5 || len(asked) > 8 || slices.ContainsFunc(asked, func(name string) bool { return name != "*.acme.example" }) {
+		if asked := r.take(); len(asked) < 5 || len(asked) > 8 ||
+			slices.ContainsFunc(asked, func(name string) bool { return name != "*.acme.example" }) {
 			t.Errorf("in 5 minutes, %q was asked for", asked)
 		}
 	})
@@ -326,7 +331,8 @@ func TestAPatternIsRefreshed(t *testing.T) {
 
 func TestAPatternThatIsStoredWronglyMatchesNothing(t *testing.T) {
 	t.Parallel()
-	for _, stored := range []string{"acme.example", "*.other.example", "*.*.acme.example", "*", "*.", "*.acme example", "..acme.example", ".acme.example"} {
+	for _, stored := range []string{"acme.example", "*.other.example", "*.*.acme.example", "*", "*.", "*.acme example", "..acme.example",
+		".acme.example"} {
 		asked := Database{PublisherByDomain: func(_ context.Context, domain string) (string, error) {
 			if strings.HasPrefix(domain, "*") {
 				return stored, nil
@@ -346,7 +352,8 @@ func TestAPatternThatIsStoredWronglyMatchesNothing(t *testing.T) {
 
 // A pattern that is asked for is one that Config.Publishers would take, and matches the name.
 func FuzzPatternsOf(f *testing.F) {
-	for _, domain := range []string{"a.b.c.d.e.f.example.com", "www.city.kawasaki.jp", "a.b.kawasaki.jp", "x.prod.fastly.net", "x.compute.amazonaws.com", "com", "a.co.uk", "xn--bcher-kva.example"} {
+	for _, domain := range []string{"a.b.c.d.e.f.example.com", "www.city.kawasaki.jp", "a.b.kawasaki.jp", "x.prod.fastly.net",
+		"x.compute.amazonaws.com", "com", "a.co.uk", "xn--bcher-kva.example"} {
 		f.Add(domain)
 	}
 	f.Fuzz(func(t *testing.T, domain string) {
@@ -354,7 +361,8 @@ func FuzzPatternsOf(f *testing.F) {
 			return
 		}
 		for _, text := range patternsOf(domain) {
-			if text != "" && (!strings.HasPrefix(text, ".") || !strings.HasSuffix(domain, text) || domains.IsPublicSuffix(text[1:]) || !isCanonical(text[1:])) {
+			if text != "" && (!strings.HasPrefix(text, ".") || !strings.HasSuffix(domain, text) || domains.IsPublicSuffix(text[1:]) ||
+				!isCanonical(text[1:])) {
 				t.Errorf("%q: %q", domain, text)
 			}
 		}
@@ -365,8 +373,10 @@ func TestCheckPattern(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]string{
 		"*.acme.example": "", "*.c.b.a.acme.co.uk": "", "*.xn--bcher-kva.example": "",
-		"acme.example": "not a pattern", "*.": "the domain after *. ", "*.*.acme.example": "the domain after *. ", "*.ACME.example": `want "*.acme.example"`,
-		"*.bücher.example": `want "*.xn--bcher-kva.example"`, "*.co.uk": "public suffix", "*.example": "the domain after *. ", "*.d.c.b.a.acme.example": "more than 3 labels",
+		"acme.example": "not a pattern", "*.": "the domain after *. ", "*.*.acme.example": "the domain after *. ",
+		"*.ACME.example":   `want "*.acme.example"`,
+		"*.bücher.example": `want "*.xn--bcher-kva.example"`, "*.co.uk": "public suffix", "*.example": "the domain after *. ",
+		"*.d.c.b.a.acme.example": "more than 3 labels",
 	} {
 		if err := CheckPattern(pattern); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", pattern, err, want)

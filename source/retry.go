@@ -17,8 +17,8 @@ func (s *Source) retryLater(failed *call) {
 	time.AfterFunc(max(b.until-now, minPause), func() { s.retry(failed) })
 }
 
-// toRetry returns a key that has expired and whose stale answer is still good, or "". First, it is the one that was rejected last: if only
-// the key that failed has a problem, another one shows that the database works.
+// toRetry returns a key that has expired and whose stale answer is still good, or "". First, it is the one that was
+// rejected last: if only the key that failed has a problem, another one shows that the database works.
 func (s *Source) toRetry(b *breaker, now time.Duration) string {
 	for _, text := range append([]string{b.next, b.key}, b.waited...) {
 		_, isFresh := s.memory.answer(text, now)

@@ -37,9 +37,9 @@ var ErrNoStale = errors.New("remembered answers are not used as stale ones")
 //	memory -> call of another caller -> circuit breaker -> queue for a slot ->
 //	circuit breaker again -> Database
 //
-// Each part has a file: memory.go, call.go, breaker.go and queue.go; rejections.go is part
-// of the queue's order. retry.go finds out when a database that failed works again. Each shard has breakers, a queue and slots of its own, so that a shard that
-// fails does not stop the others.
+// Each part has a file: memory.go, call.go, breaker.go and queue.go; rejections.go is part of the queue's order.
+// retry.go finds out when a database that failed works again. Each shard has breakers, a queue and slots of its
+// own, so that a shard that fails does not stop the others.
 type Source struct {
 	asked    Database
 	options  Config
@@ -125,8 +125,8 @@ type key struct {
 	isHash bool
 }
 
-// textOf returns the text of a publisher's key, or of a pattern's: that has no star, such as ".example.com", so that it is a part of each name
-// that the pattern matches.
+// textOf returns the text of a publisher's key, or of a pattern's: that has no star, such as ".example.com", so
+// that it is a part of each name that the pattern matches.
 func textOf(publisher string) string { return strings.TrimPrefix(publisher, "*") }
 
 // name returns what the database has for a key.
@@ -182,9 +182,10 @@ func (s *Source) RememberedByHash(prefix string) (publisher string, ok bool) {
 // Publisher and an Err.
 type Answer struct {
 	Publisher string // in lower-case ASCII; "" if there is none, or if that is not known
-	Pattern   string // with Config.Patterns, the one that matched, such as "*.example.com"; Publisher is then the argument of Find
-	Stale     bool   // the publisher was confirmed within Config.MaxStale, and its lookup failed now or found no slot
-	Err       error  // why the database could not answer
+	// with Config.Patterns, the one that matched, such as "*.example.com"; Publisher is then the argument of Find
+	Pattern string
+	Stale   bool  // the publisher was confirmed within Config.MaxStale, and its lookup failed now or found no slot
+	Err     error // why the database could not answer
 }
 
 // Find looks up a domain, in the form that cacheurl.CanonicalDomain returns; nothing else is a
@@ -271,7 +272,8 @@ func (s *Source) waited(since time.Duration) {
 	}
 }
 
-var waitBounds = [...]time.Duration{time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+var waitBounds = [...]time.Duration{time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 25 * time.Millisecond,
 	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
 // refresh asks about a remembered publisher, or a pattern, in the background.
@@ -397,15 +399,18 @@ func (s *Source) forgetCalls() {
 
 // Stats say how a [Database] was used since its [Source] was made, and what is there now.
 type Stats struct {
-	Lookups     uint64 `json:"lookups"`     // calls of the database
-	Refreshes   uint64 `json:"refreshes"`   // the part of Lookups that was made in the background: before a publisher expired, or to find out whether the database works again
+	Lookups uint64 `json:"lookups"` // calls of the database
+	// the part of Lookups that was made in the background: before a publisher expired, or to find out whether the
+	// database works again
+	Refreshes   uint64 `json:"refreshes"`
 	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
 	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
 	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the lookup failed or found no slot
 
-	Waits       uint64        `json:"waits"`       // waits of a decision for a lookup, its own or another's; with Config.Patterns, a decision can wait for several
+	// waits of a decision for a lookup, its own or another's; with Config.Patterns, a decision can wait for several
+	Waits       uint64        `json:"waits"`
 	WaitTime    time.Duration `json:"waitTime"`    // of all Waits together; nanoseconds in JSON
 	WaitsWithin []WaitsWithin `json:"waitsWithin"` // in ascending order of their times
 
@@ -428,11 +433,13 @@ func (s *Source) Stats() Stats {
 	if !s.isMade() {
 		return Stats{}
 	}
-	isListening := s.asked.Notify != nil && s.background.Err() == nil && (s.asked.IsListening == nil || s.asked.IsListening())
+	isListening := s.asked.Notify != nil && s.background.Err() == nil &&
+		(s.asked.IsListening == nil || s.asked.IsListening())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats
-	stats.Publishers, stats.Negatives, stats.Prefixes = s.memory.publishers.Len(), s.memory.negatives.Len(), s.memory.prefixes.Len()
+	stats.Publishers, stats.Negatives, stats.Prefixes = s.memory.publishers.Len(), s.memory.negatives.Len(),
+		s.memory.prefixes.Len()
 	stats.Notifies, stats.Listening = s.asked.Notify != nil, isListening
 	for i, bound := range waitBounds {
 		stats.WaitsWithin = append(stats.WaitsWithin, WaitsWithin{bound, s.waitsWithin[i]})

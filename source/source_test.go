@@ -471,7 +471,8 @@ func TestForgetAllExpiresEverything(t *testing.T) {
 // one, because the source answers.
 func TestAWrongAnswerIsAnError(t *testing.T) {
 	t.Parallel()
-	for _, wrong := range []string{"evil.example", "WWW.example.com", "example", "https://www.example.com", "\x00", "xn--zzzzzz99999.example"} {
+	for _, wrong := range []string{"evil.example", "WWW.example.com", "example", "https://www.example.com", "\x00",
+		"xn--zzzzzz99999.example"} {
 		synctest.Test(t, func(t *testing.T) {
 			answer, err := wrong, error(nil)
 			asked := newFake().source()
@@ -880,7 +881,8 @@ func TestNoAnswerStaysStaleOnceTheDatabaseWorks(t *testing.T) {
 				for _, name := range names {
 					since := time.Since(began)
 					if r := c.Find(t.Context(), name); r.Stale && since > bound {
-						t.Fatalf("seed %d, %d slots, %d lookups that ignore their context: %s %v after the database works: %+v", seed, slots, deaf, name, since, r)
+						t.Fatalf("seed %d, %d slots, %d lookups that ignore their context: %s %v after the database works: %+v", seed, slots, deaf, name,
+							since, r)
 					}
 				}
 			}

@@ -1,6 +1,6 @@
-// Package ampurl asks Google's AMP URL API which pages have AMP versions, and for their URLs on Google's AMP Cache. Google's document
-// calls this the best way to get such URLs in production; package cacheurl computes them without a request. Which pages the
-// API still answers is for Google to decide.
+// Package ampurl asks Google's AMP URL API which pages have AMP versions, and for their URLs on Google's AMP Cache.
+// Google's document calls this the best way to get such URLs in production; package cacheurl computes them without
+// a request. Which pages the API still answers is for Google to decide.
 //
 // https://developers.google.com/amp/cache/reference/acceleratedmobilepageurl/rest/v1/ampUrls/batchGet
 package ampurl
@@ -49,13 +49,13 @@ type Config struct {
 	Live bool
 	// Endpoint is the URL that is asked. If empty, [API] is used.
 	Endpoint string
-	// HTTPClient sends the requests. A copy of it is used, which follows no redirects. If it has no timeout, the copy has one of 30
-	// seconds, or of 2 minutes with Live, for which the API's documentation asks for at least one.
+	// HTTPClient sends the requests. A copy of it is used, which follows no redirects. If it has no timeout, the copy
+	// has one of 30 seconds, or of 2 minutes with Live, for which the API's documentation asks for at least one.
 	HTTPClient *http.Client
 }
 
-// A Client asks the API. It is safe for concurrent use by multiple goroutines, and sends at most ten requests in 100 seconds, which
-// is the quota of the API.
+// A Client asks the API. It is safe for concurrent use by multiple goroutines, and sends at most ten requests in
+// 100 seconds, which is the quota of the API.
 type Client struct {
 	cfg  Config
 	http *http.Client
@@ -66,14 +66,17 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	if cfg.Key == "" {
-		problems = append(problems, &badvalue.Error{Code: badvalue.Missing, Path: "Key", Reason: "is missing", Want: "the key of the AMP URL API"})
+		problems = append(problems, &badvalue.Error{Code: badvalue.Missing, Path: "Key", Reason: "is missing",
+			Want: "the key of the AMP URL API"})
 	}
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = API
 	}
-	if at, err := url.Parse(cfg.Endpoint); err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || at.User != nil {
-		problems = append(problems, &badvalue.Error{Code: badvalue.Malformed, Path: "Endpoint", Reason: "is not the URL of a service",
-			Want: fmt.Sprintf("one such as %q", API)})
+	if at, err := url.Parse(cfg.Endpoint); err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" ||
+		at.User != nil {
+		problems = append(problems, &badvalue.Error{Code: badvalue.Malformed, Path: "Endpoint",
+			Reason: "is not the URL of a service",
+			Want:   fmt.Sprintf("one such as %q", API)})
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -112,9 +115,9 @@ func (e *Error) Retryable() bool { return e.Code == "" || e.Code == "APPLICATION
 
 var errNotTheAPI = errors.New("the answer is not one of the API")
 
-// Lookup asks about pages, 50 in each request. It sends a request again, up to three times, if the API has too many requests or a
-// problem. The versions have the order of the pages. If there are fewer, the error says why the rest was not asked: it
-// is a *[announce.StatusError], or an error of the network, of ctx or about the answer.
+// Lookup asks about pages, 50 in each request. It sends a request again, up to three times, if the API has too many
+// requests or a problem. The versions have the order of the pages. If there are fewer, the error says why the rest
+// was not asked: it is a *[announce.StatusError], or an error of the network, of ctx or about the answer.
 func (c *Client) Lookup(ctx context.Context, pages ...string) (versions []Version, err error) {
 	for batch := range slices.Chunk(pages, maxPages) {
 		answer, err := c.ask(ctx, batch)

@@ -32,7 +32,8 @@ func api(r *http.Request) *http.Response {
 		if strings.Contains(page, "none") {
 			failed = append(failed, fmt.Sprintf(`{"errorCode": "NO_AMP_URL", "errorMessage": "no AMP version", "originalUrl": %q}`, page))
 		} else {
-			found = append(found, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": "https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page,
+			found = append(found, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": `+
+				`"https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page,
 				page, strings.TrimPrefix(page, "https://")))
 		}
 	}

@@ -38,8 +38,9 @@ type delivery struct {
 // deliver sends batches, and halves of those that are rejected because of their content, and returns the
 // results of all URLs. If isCautious, a host that had nothing accepted gets no halves, but one page first.
 func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool) []Batch {
-	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool), groups: make(map[string]*Error),
-		cause: make(map[string]Error), reserve: make(map[string]*Batch)}
+	d := &delivery{client: c, size: maxURLs, bound: maxRejected / 2, accepted: make(map[string]bool),
+		groups: make(map[string]*Error),
+		cause:  make(map[string]Error), reserve: make(map[string]*Batch)}
 	var rejected []*Batch
 	ahead := d.sendAhead(ctx, batches)
 	for _, b := range batches {
@@ -63,7 +64,8 @@ func (c *Client) deliver(ctx context.Context, batches []*Batch, isCautious bool)
 		// accepted may have a wrong key: so that such a host does not use up the bound, each rejected request
 		// is equally likely to choose the next host.
 		i := len(rejected) - 1
-		for group := c.groupOf(rejected[rand.N(len(rejected))]); !d.accepted[c.groupOf(rejected[i])] && c.groupOf(rejected[i]) != group; {
+		for group := c.groupOf(rejected[rand.N(len(rejected))]); !d.accepted[c.groupOf(rejected[i])] &&
+			c.groupOf(rejected[i]) != group; {
 			i--
 		}
 		b := rejected[i]
@@ -96,8 +98,9 @@ const (
 	maxAtOnce     = 1000
 )
 
-// sendAhead sends the first batch of each group, several at one time, and returns what came of those that it sent. It begins no more
-// once the engine has failed. What follows from an answer is decided later, in the order of the batches.
+// sendAhead sends the first batch of each group, several at one time, and returns what came of those that it sent.
+// It begins no more once the engine has failed. What follows from an answer is decided later, in the order of the
+// batches.
 func (d *delivery) sendAhead(ctx context.Context, batches []*Batch) map[*Batch]*Error {
 	var firsts []*Batch
 	seen := make(map[string]bool)
@@ -146,8 +149,8 @@ func (c *Client) groupOf(b *Batch) string {
 	return strings.TrimSpace(b.Host + " " + location)
 }
 
-// tryOne sends one page of each group that had nothing accepted, and returns the batches whose halves are to be sent. It may be the page at
-// fault; then a later call tries another one.
+// tryOne sends one page of each group that had nothing accepted, and returns the batches whose halves are to be
+// sent. It may be the page at fault; then a later call tries another one.
 func (d *delivery) tryOne(ctx context.Context, rejected []*Batch) (left []*Batch) {
 	isTried := make(map[string]bool)
 	for _, b := range rejected {
@@ -276,9 +279,11 @@ func (d *delivery) settle(ctx context.Context, b *Batch) {
 	problem, _ := b.Err.(*Error)
 	switch {
 	case problem == nil:
-		d.client.log.InfoContext(ctx, "ampcors: indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending", b.Pending)
+		d.client.log.InfoContext(ctx, "ampcors: indexnow: accepted", "host", b.Host, "urls", len(b.URLs), "pending",
+			b.Pending)
 		return
-	case errors.Is(problem, ErrSearchLimit) && !d.accepted[d.client.groupOf(b)]: // the engine's answer says more than our bound
+	case errors.Is(problem, ErrSearchLimit) && !d.accepted[d.client.groupOf(b)]:
+		// The engine's answer says more than our bound.
 		if cause, ok := d.cause[d.client.groupOf(b)]; ok {
 			cause.Err = fmt.Errorf("%w: %w", ErrAllRejected, cause.Err)
 			problem = &cause
@@ -291,6 +296,7 @@ func (d *delivery) settle(ctx context.Context, b *Batch) {
 		problem.Err = fmt.Errorf("%w: %w", ErrAllRejected, problem.Err)
 	}
 	if !errors.Is(problem, ErrNotSent) { // Submit counts them
-		d.client.log.WarnContext(ctx, "ampcors: indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "error", problem)
+		d.client.log.WarnContext(ctx, "ampcors: indexnow: not accepted", "host", b.Host, "urls", len(b.URLs), "error",
+			problem)
 	}
 }

@@ -118,7 +118,8 @@ func TestOnePageAtFaultDoesNotCostTheOthers(t *testing.T) {
 				bad, calls, left = bad-len(left), min(calls, test.calls), nil
 			}
 			if len(left) > 0 || given != bad || len(p.accepted) != good || calls > test.calls || len(p.sizes) > test.all {
-				t.Errorf("%d left, %d of %d given up, %d accepted, in %d calls and %d requests", len(left), given, bad, len(p.accepted), calls, len(p.sizes))
+				t.Errorf("%d left, %d of %d given up, %d accepted, in %d calls and %d requests", len(left), given, bad, len(p.accepted), calls,
+					len(p.sizes))
 			}
 			for u, n := range p.accepted {
 				if n != 1 {

@@ -83,8 +83,9 @@ type Config struct {
 	// HTTPClient sends the requests. A copy of it is used, which follows no redirects, and
 	// has a timeout of 30 seconds if none is set. If nil, a new client is used.
 	HTTPClient *http.Client
-	// Accepted, if set, is called with each request's batch as soon as the engine has accepted it, before Submit returns: for a program
-	// that saves what is done, or shows it. It must be safe for concurrent use by multiple goroutines.
+	// Accepted, if set, is called with each request's batch as soon as the engine has accepted it, before Submit
+	// returns: for a program that saves what is done, or shows it. It must be safe for concurrent use by multiple
+	// goroutines.
 	Accepted func(Batch)
 	// Logger gets each batch that is accepted (Info) or not (Warn), but never the key. If nil,
 	// slog.Default() is used.
@@ -139,7 +140,8 @@ func New(cfg Config) (*Client, error) {
 		c.locations.of[location.Host] = append(c.locations.of[location.Host], location)
 	}
 	if cfg.AtOnce < 0 || cfg.AtOnce > maxAtOnce {
-		problems = append(problems, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is out of range",
+		problems = append(problems, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce",
+			Value: strconv.Itoa(cfg.AtOnce), Reason: "is out of range",
 			Want: fmt.Sprintf("0 for the default, or at most %d requests", maxAtOnce)})
 	}
 	if c.userAgent == "" {

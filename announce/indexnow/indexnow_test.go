@@ -238,9 +238,11 @@ func TestEachResponseIsReported(t *testing.T) {
 		"403 with an unknown code": {handler: coded("Whatever"), want: ErrForbidden, message: `403 "Whatever"`, again: false},
 		"SiteVerificationNotCompleted": {handler: coded("SiteVerificationNotCompleted"), want: ErrKeyPending,
 			message: "SiteVerificationNotCompleted", again: true},
-		"KeyNotFound":                     {handler: coded("KeyNotFound"), want: ErrKeyNotFound, message: "KeyNotFound", again: false},
-		"UserForbiddedToAccessSite":       {handler: coded("UserForbiddedToAccessSite"), want: ErrRotateKey, message: "UserForbiddedToAccessSite", again: false},
-		"UserForbiddenToAccessSite":       {handler: coded("UserForbiddenToAccessSite"), want: ErrRotateKey, message: "UserForbiddenToAccessSite", again: false},
+		"KeyNotFound": {handler: coded("KeyNotFound"), want: ErrKeyNotFound, message: "KeyNotFound", again: false},
+		"UserForbiddedToAccessSite": {handler: coded("UserForbiddedToAccessSite"), want: ErrRotateKey, message: "UserForbiddedToAccessSite",
+			again: false},
+		"UserForbiddenToAccessSite": {handler: coded("UserForbiddenToAccessSite"), want: ErrRotateKey, message: "UserForbiddenToAccessSite",
+			again: false},
 		"403 with a code of another type": {handler: status(403, `{"errorCode":7}`), want: ErrForbidden, message: "errorCode", again: false},
 		"403 truncated after its code": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "99")
@@ -271,7 +273,8 @@ func TestEachResponseIsReported(t *testing.T) {
 		"307": {handler: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://evil.example/indexnow", http.StatusTemporaryRedirect)
 		}, want: ErrUnexpected, message: "307", again: false},
-		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF", again: true},
+		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF",
+			again: true},
 		"slow": {handler: func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() },
 			want: errTimeout, message: "Timeout", again: true},
 	} {
@@ -421,22 +424,28 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		`Key "aaaa…" has 129 characters`:     func(cfg *Config) { cfg.Key = Key(strings.Repeat("a", 129)) },
 		`Key "a…" has other characters`:      func(cfg *Config) { cfg.Key = "abcd_efgh" },
 		"has other characters than a-z, A-Z": func(cfg *Config) { cfg.Key = "abcdéfgh" },
-		`KeyLocations[0] "https://www.example.com/catalog/" is not the URL of a file`: func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/catalog/") },
-		`KeyLocations[0] "https://www.example.com" is not`:                            func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com") },
-		`KeyLocations[0] "https://www.example.com/k?x" is not`:                        func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/k?x") },
+		`KeyLocations[0] "https://www.example.com/catalog/" is not the URL of a file`: func(cfg *Config) {
+			cfg.KeyLocations = locations("https://www.example.com/catalog/")
+		},
+		`KeyLocations[0] "https://www.example.com" is not`:     func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com") },
+		`KeyLocations[0] "https://www.example.com/k?x" is not`: func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com/k?x") },
 		`KeyLocations[0] "/7313….txt" has no scheme`: func(cfg *Config) {
 			cfg.KeyLocations = locations("/" +
 				string(testKey) + ".txt")
 		},
-		`Endpoint "api.indexnow.org" is not exactly the`:                  func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
-		`Endpoint "ftp://api.indexnow.org/" is not exactly the`:           func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
-		`Endpoint "https:///indexnow" is not exactly the`:                 func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
-		`Endpoint "api.indexnow.org/" is not exactly the`:                 func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
-		`Endpoint "https://api.indexnow.org/indexnow" is not exactly the`: func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x" },
-		`Endpoint "https://api.indexnow.org/#x" is not exactly the`:       func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
-		`KeyLocations[0] "https://www.example.com//k.txt" is not`:         func(cfg *Config) { cfg.KeyLocations = locations("https://www.example.com//k.txt") },
-		`Endpoint "https://:443/x" is not`:                                func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
-		`Endpoint "https://api.indexnow.org/x " is not`:                   func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
+		`Endpoint "api.indexnow.org" is not exactly the`:        func(cfg *Config) { cfg.Endpoint = "api.indexnow.org" },
+		`Endpoint "ftp://api.indexnow.org/" is not exactly the`: func(cfg *Config) { cfg.Endpoint = "ftp://api.indexnow.org/" },
+		`Endpoint "https:///indexnow" is not exactly the`:       func(cfg *Config) { cfg.Endpoint = "https:///indexnow" },
+		`Endpoint "api.indexnow.org/" is not exactly the`:       func(cfg *Config) { cfg.Endpoint = "https://a@api.indexnow.org/" },
+		`Endpoint "https://api.indexnow.org/indexnow" is not exactly the`: func(cfg *Config) {
+			cfg.Endpoint = "https://api.indexnow.org/indexnow?key=x"
+		},
+		`Endpoint "https://api.indexnow.org/#x" is not exactly the`: func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/#x" },
+		`KeyLocations[0] "https://www.example.com//k.txt" is not`: func(cfg *Config) {
+			cfg.KeyLocations = locations("https://www.example.com//k.txt")
+		},
+		`Endpoint "https://:443/x" is not`:              func(cfg *Config) { cfg.Endpoint = "https://:443/x" },
+		`Endpoint "https://api.indexnow.org/x " is not`: func(cfg *Config) { cfg.Endpoint = "https://api.indexnow.org/x " },
 		`UserAgent "a`: func(cfg *Config) { cfg.UserAgent = "a\nb" },
 		`KeysOf "" is set, and so is Key; want one`: func(cfg *Config) {
 			cfg.Key = "x"
@@ -455,7 +464,8 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Config{Key: "a", KeyLocations: []string{"a.example/a"}}); !strings.Contains(err.Error(), `KeyLocations[0] "a.example/a"`) {
+	if _, err := New(Config{Key: "a", KeyLocations: []string{"a.example/a"}}); !strings.Contains(err.Error(),
+		`KeyLocations[0] "a.example/a"`) {
 		t.Errorf("a value that is not a key is masked: %v", err)
 	}
 	_, err := New(Config{KeyLocations: []string{"x"}, Endpoint: "x"})
@@ -566,13 +576,15 @@ func TestTheEndpointIsAskedUntilTheContextEnds(t *testing.T) {
 // The files of one host have keys of their own: option 2 of IndexNow's document, "one to many".
 func TestEachFolderHasItsKey(t *testing.T) {
 	t.Parallel()
-	keys, err := ParseKeys([]byte(`{"a.example": {"/catalog/": ["key-of-catalog", "older-key"], "/help/": ["key-of-help"]}, "B.example": ["key-of-b", "old-key-of-b"]}`))
+	keys, err := ParseKeys([]byte(`{"a.example": {"/catalog/": ["key-of-catalog", "older-key"], "/help/": ["key-of-help"]}, "B.example": ` +
+		`["key-of-b", "old-key-of-b"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog", "https://a.example/catalog/older-key.txt": "older-key",
-		"https://b.example/old-key-of-b.txt":     "old-key-of-b",
-		"https://a.example/help/key-of-help.txt": "key-of-catalog", "https://b.example/key-of-b.txt": "key-of-b\n"}
+	served := map[string]string{"https://a.example/catalog/key-of-catalog.txt": "key-of-catalog",
+		"https://a.example/catalog/older-key.txt": "older-key",
+		"https://b.example/old-key-of-b.txt":      "old-key-of-b",
+		"https://a.example/help/key-of-help.txt":  "key-of-catalog", "https://b.example/key-of-b.txt": "key-of-b\n"}
 	var mu sync.Mutex
 	var sent []string
 	c, err := New(Config{KeysOf: keys.Of, KeyLocations: keys.Locations(),
@@ -594,24 +606,28 @@ func TestEachFolderHasItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := c.Submit(t.Context(), "https://a.example/catalog/1", "https://a.example/help/1", "https://b.example/1", "https://a.example/other")
+	report, err := c.Submit(t.Context(), "https://a.example/catalog/1", "https://a.example/help/1", "https://b.example/1",
+		"https://a.example/other")
 	slices.Sort(sent)
 	if want := []string{"key-of-b https://b.example/key-of-b.txt https://b.example/1",
 		"key-of-catalog https://a.example/catalog/key-of-catalog.txt https://a.example/catalog/1",
-		"key-of-help https://a.example/help/key-of-help.txt https://a.example/help/1"}; !slices.Equal(sent, want) || err == nil || len(report.Rejected) != 1 || report.Rejected[0].Err.Code != badvalue.NotCovered {
+		"key-of-help https://a.example/help/key-of-help.txt https://a.example/help/1"}; !slices.Equal(sent, want) || err == nil ||
+		len(report.Rejected) != 1 || report.Rejected[0].Err.Code != badvalue.NotCovered {
 		t.Errorf("%q, %v", sent, err)
 	}
 	if text := fmt.Sprint(err); strings.Contains(text, "key-of") {
 		t.Errorf("a key is in %s", text)
 	}
-	if err := c.Verify(t.Context(), "a.example"); err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "/help/") {
+	if err := c.Verify(t.Context(), "a.example"); err == nil || strings.Count(err.Error(), "\n") != 0 ||
+		!strings.Contains(err.Error(), "/help/") {
 		t.Errorf("the file in /help/ has the key of another: %v", err)
 	}
 	if err := c.Verify(t.Context(), "b.example"); err != nil {
 		t.Error(err)
 	}
 	handler := c.ServeKeys(http.NotFoundHandler())
-	for at, want := range map[string]string{"a.example/catalog/key-of-catalog.txt": "key-of-catalog", "a.example/help/key-of-help.txt": "key-of-help",
+	for at, want := range map[string]string{"a.example/catalog/key-of-catalog.txt": "key-of-catalog",
+		"a.example/help/key-of-help.txt":  "key-of-help",
 		"a.example/catalog/older-key.txt": "older-key", "b.example/key-of-b.txt": "key-of-b", "b.example/old-key-of-b.txt": "old-key-of-b",
 		"a.example/older-key.txt": "404 page not found\n", "b.example/older-key.txt": "404 page not found\n",
 		"a.example/help/key-of-catalog.txt": "404 page not found\n"} {
@@ -911,7 +927,8 @@ func TestTheLogHasTheResultsButNotTheKey(t *testing.T) {
 		t.Errorf("the key is in\n%s", &out)
 	}
 	for _, want := range []string{`level=WARN msg="ampcors: indexnow: not sent, after a failure" urls=3`,
-		`level=INFO msg="ampcors: indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="ampcors: indexnow: not accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (status 429`} {
+		`level=INFO msg="ampcors: indexnow: accepted" host=www.example.com urls=1 pending=false`, `level=WARN msg="ampcors: indexnow: not ` +
+			`accepted" host=www.example.com urls=1 error="indexnow: www.example.com: the engine says that there are too many requests (status 429`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}
@@ -964,7 +981,8 @@ func TestHostsAreSentAtOneTime(t *testing.T) {
 }
 
 func answer(status int, body string) *http.Response {
-	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: make(http.Header), Body: io.NopCloser(strings.NewReader(body))}
+	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: make(http.Header),
+		Body: io.NopCloser(strings.NewReader(body))}
 }
 
 func TestTheRequestsCanBeSeenAndSentByAnother(t *testing.T) {
@@ -1028,7 +1046,8 @@ func TestAPageIsSentWithTheLongestLocationThatCoversIt(t *testing.T) {
 		"https://www.example.com/ab/1", "http://www.example.com/a/b/1", "https://other.example/x/1"}
 	want := map[string][]string{all[0]: {urls[0], urls[3]}, all[1]: {urls[1]}, all[2]: {urls[2]}, all[3]: {urls[4]}, all[4]: {urls[5]}}
 	report, err := c.Submit(t.Context(), append(urls, "https://other.example/1", "http://www.example.com/1")...)
-	if err == nil || len(report.Rejected) != 2 || !strings.Contains(err.Error(), `urls[6] "https://other.example/1" is not covered by the key file`) ||
+	if err == nil || len(report.Rejected) != 2 || !strings.Contains(err.Error(),
+		`urls[6] "https://other.example/1" is not covered by the key file`) ||
 		!reflect.DeepEqual(sent, want) {
 		t.Errorf("%v, %v; want %v", err, sent, want)
 	}
@@ -1074,7 +1093,8 @@ func TestVerifyFetchesAllLocations(t *testing.T) {
 	if err := c.Verify(t.Context(), "other.example"); err != nil || len(asked) != 1 {
 		t.Errorf("%v, asked %q", err, asked)
 	}
-	if err := c.Verify(t.Context(), "example.com"); err == nil || !strings.Contains(err.Error(), `hosts[0] "example.com" is not a host of KeyLocations`) {
+	if err := c.Verify(t.Context(), "example.com"); err == nil ||
+		!strings.Contains(err.Error(), `hosts[0] "example.com" is not a host of KeyLocations`) {
 		t.Error(err)
 	}
 }
@@ -1086,9 +1106,12 @@ func TestAFolderCoversNamesWithDots(t *testing.T) {
 	for path, want := range map[string]string{
 		"a..b": "", "..a": "", "a..": "", "...": "", "a/..b/c": "", "a%2Fb": "", "100%25": "", "x?..%2f": "",
 		"../a": "is not covered by the key file", "%2e%2e/a": "is not covered by the key file",
-		"..%2fa": `has a segment ".."`, "..%2Fa": `has a segment ".."`, "a%2f..%2f..%2fb": `has a segment ".."`, "..%5ca": `has a segment ".."`, "..%252fa": `has a segment ".."`,
-		"%252e%252e%252fa": `has a segment ".."`, "..;/a": `has a segment ".."`, "..%25252fa": `has a segment ".."`, "..%00/a": `has a segment ".."`, "..%20/a": `has a segment ".."`,
-		"..%3Fa": `has a segment ".."`, "%C0%AE%C0%AE/a": `has a segment ".."`, "..%EF%BC%8Fa": `has a segment ".."`, "a/..;x=y/b": `has a segment ".."`, "%25/..%252fa": `has a segment ".."`,
+		"..%2fa": `has a segment ".."`, "..%2Fa": `has a segment ".."`, "a%2f..%2f..%2fb": `has a segment ".."`, "..%5ca": `has a segment ".."`,
+		"..%252fa":         `has a segment ".."`,
+		"%252e%252e%252fa": `has a segment ".."`, "..;/a": `has a segment ".."`, "..%25252fa": `has a segment ".."`,
+		"..%00/a": `has a segment ".."`, "..%20/a": `has a segment ".."`,
+		"..%3Fa": `has a segment ".."`, "%C0%AE%C0%AE/a": `has a segment ".."`, "..%EF%BC%8Fa": `has a segment ".."`,
+		"a/..;x=y/b": `has a segment ".."`, "%25/..%252fa": `has a segment ".."`,
 	} {
 		_, _, err := c.Canonical("https://www.example.com/catalog/" + path)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -59,14 +59,17 @@ func (k Key) check(path string) error {
 	default:
 		return nil
 	}
-	return &badvalue.Error{Code: code, Path: path, Value: k.String(), Reason: reason, Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen"}
+	return &badvalue.Error{Code: code, Path: path, Value: k.String(), Reason: reason,
+		Want: "8 to 128 of a-z, A-Z, 0-9 and hyphen"}
 }
 
 // parseLocation parses one of Config.KeyLocations.
 func parseLocation(where, location string) (pageurl.URL, *badvalue.Error) {
 	u, problem := pageurl.Parse(where, location, pageurl.AsRFC3986)
-	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") || strings.Contains(u.Path, "//")) {
-		problem = pageurl.Problem(badvalue.Malformed, where, location, "is not the URL of a file", `one such as "https://www.example.com/catalog/indexnow.txt"`)
+	if problem == nil && (u.Query != "" || u.Path == "" || strings.HasSuffix(u.Path, "/") ||
+		strings.Contains(u.Path, "//")) {
+		problem = pageurl.Problem(badvalue.Malformed, where, location, "is not the URL of a file",
+			`one such as "https://www.example.com/catalog/indexnow.txt"`)
 	}
 	return u, problem
 }
@@ -90,8 +93,8 @@ func directory(location pageurl.URL) string {
 	return location.Scheme + "://" + location.Host + location.Path[:strings.LastIndexByte(location.Path, '/')+1]
 }
 
-// locationOf returns the location with which a page is sent: the longest that covers it. It is "" if there are no locations. ok is
-// false if no location covers the page.
+// locationOf returns the location with which a page is sent: the longest that covers it. It is "" if there are no
+// locations. ok is false if no location covers the page.
 func (c *Client) locationOf(page string) (location string, ok bool) {
 	longest := 0
 	_, rest, _ := strings.Cut(page, "://")
@@ -129,7 +132,8 @@ func hasParentSegment(path string) bool {
 	return false
 }
 
-// isNameByte reports whether a byte is one of RFC 3986's unreserved characters, or a percent sign, which is decoded later.
+// isNameByte reports whether a byte is one of RFC 3986's unreserved characters, or a percent sign, which is decoded
+// later.
 func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~%", c) >= 0
 }
@@ -263,11 +267,11 @@ func mayBeKeyFile(path string) bool {
 // ErrKeyFile: [Client.Verify] got an answer, but not the key file that search engines need.
 var ErrKeyFile = errors.New("search engines cannot use the key file")
 
-// Verify fetches the key file of each host, as a search engine would, and compares it with
-// the key; with Config.KeysOf, the files of all keys. The answer must be 200 without
-// a redirect, with the key and nothing else but white space and line breaks behind it. A byte order mark, which some engines may not accept, is logged (Warn). Verify
-// checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error] about a
-// host, [ErrKeyFile], or an error of KeysOf, of the network or of ctx.
+// Verify fetches the key file of each host, as a search engine would, and compares it with the key; with
+// Config.KeysOf, the files of all keys. The answer must be 200 without a redirect, with the key and nothing else
+// but white space and line breaks behind it. A byte order mark, which some engines may not accept, is logged
+// (Warn). Verify checks the hosts one after the other, and joins all errors. Each error is an *[badvalue.Error]
+// about a host, [ErrKeyFile], or an error of KeysOf, of the network or of ctx.
 //
 // The file is fetched with https. For a host that serves only http, write "http://www.example.com".
 //
@@ -397,15 +401,17 @@ func (s *KeySet) Of(_ context.Context, host, location string) ([]Key, error) {
 	return s.hosts[host], nil
 }
 
-// Locations returns the URLs of the key files if a host has some in folders, for Config.KeyLocations. Otherwise there are none.
+// Locations returns the URLs of the key files if a host has some in folders, for Config.KeyLocations. Otherwise
+// there are none.
 func (s *KeySet) Locations() []string { return slices.Clone(s.locations) }
 
-// ParseKeys reads the keys of each host from a JSON file: the current key is the first of a list. A host has a list for all its pages,
-// or one for each folder, for option 2 of https://www.indexnow.org/documentation:
+// ParseKeys reads the keys of each host from a JSON file: the current key is the first of a list. A host has a list
+// for all its pages, or one for each folder, for option 2 of https://www.indexnow.org/documentation:
 //
 //	{"www.example.com": ["…"], "shop.example.com": {"/catalog/": ["…"], "/help/": ["…"]}}
 //
-// The key file of a folder is in it, as {key}.txt, with https. A host that is there twice, also in another spelling, is an error.
+// The key file of a folder is in it, as {key}.txt, with https. A host that is there twice, also in another
+// spelling, is an error.
 func ParseKeys(data []byte) (*KeySet, error) {
 	errForm := errors.New(`is not a JSON object with a list of keys for each host; want {"www.example.com": ["…"]}`)
 	switch {
@@ -474,7 +480,8 @@ func ParseKeys(data []byte) (*KeySet, error) {
 // addFile adds the key files of a folder.
 func (s *KeySet) addFile(host, folder string, keys []Key) error {
 	if !strings.HasPrefix(folder, "/") || !strings.HasSuffix(folder, "/") {
-		return &badvalue.Error{Code: badvalue.Malformed, Path: host, Value: folder, Reason: "is not the path of a folder", Want: `one such as "/catalog/"`}
+		return &badvalue.Error{Code: badvalue.Malformed, Path: host, Value: folder, Reason: "is not the path of a folder",
+			Want: `one such as "/catalog/"`}
 	}
 	if len(keys) == 0 {
 		return &badvalue.Error{Code: badvalue.Missing, Path: host, Value: folder, Reason: "has no key", Want: "at least one"}

@@ -28,8 +28,10 @@ func (c *Client) sendQueued(ctx context.Context, _ string, urls []string) []queu
 	for _, b := range c.deliver(ctx, batches, true) {
 		var result queue.Result
 		if problem, _ := b.Err.(*Error); problem != nil {
-			result = queue.Result{Err: problem, Again: !problem.IsFinal(), OfHost: problem.OfHost(), MayBeItem: errors.Is(problem, ErrAllRejected),
-				After: problem.RetryAfter, OfService: problem.RetryAfter > 0 && !problem.OfHost(), Soon: errors.Is(problem, ErrSearchLimit)}
+			result = queue.Result{Err: problem, Again: !problem.IsFinal(), OfHost: problem.OfHost(),
+				MayBeItem: errors.Is(problem, ErrAllRejected),
+				After:     problem.RetryAfter, OfService: problem.RetryAfter > 0 && !problem.OfHost(),
+				Soon: errors.Is(problem, ErrSearchLimit)}
 		}
 		for _, url := range b.URLs {
 			byURL[url] = result

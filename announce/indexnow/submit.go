@@ -34,7 +34,8 @@ var (
 	// ErrRotateKey: 403 with UserForbiddedToAccessSite (the engine's spelling). Sites got it for a key file that was
 	// missing or wrong, for a key that several hosts share, for a check that failed earlier, and for a site that the
 	// engine had not verified. Check the key file first, with [Client.Verify]. If it is right, make another key.
-	ErrRotateKey = errors.New("the engine does not accept this key for the site: verify the key file first, and if it is right, make another key")
+	ErrRotateKey = errors.New("the engine does not accept this key for the site: verify the key file first, and if it " +
+		"is right, make another key")
 	// ErrForbidden: 403 with any other code, or none.
 	ErrForbidden = errors.New("the engine rejects the key")
 	// ErrTooLarge: 413. The request has too many URLs, or too long ones.
@@ -50,13 +51,15 @@ var (
 	// ErrAllRejected: 400, 413 or 422 for everything of one host and key file that was sent in this call.
 	// The cause may be the key or the request, and no page is given up. Check the key first, with
 	// [Client.Verify]. Somebody has to act, so it is not Retryable.
-	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify it first), and not a page")
+	ErrAllRejected = errors.New("the engine rejects all that was sent of this host, so the cause may be the key (verify " +
+		"it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
 	// ErrSearchLimit is ErrNotSent because 64 requests of the call were rejected, the limit of the search for the
 	// pages that the engine rejects.
 	// Submit the same URLs again soon: each call makes progress.
-	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent, maxRejected)
+	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent,
+		maxRejected)
 )
 
 // An Error is the reason why a batch was not accepted.
@@ -92,7 +95,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Retryable reports whether the engine may accept the same batch later without any change. If not, somebody has to act.
 func (e *Error) Retryable() bool {
-	for _, final := range []error{ErrNoKey, ErrMalformed, ErrTooLarge, ErrKeyNotFound, ErrRotateKey, ErrForbidden, ErrUnprocessable, ErrUnexpected} {
+	for _, final := range []error{ErrNoKey, ErrMalformed, ErrTooLarge, ErrKeyNotFound, ErrRotateKey, ErrForbidden,
+		ErrUnprocessable, ErrUnexpected} {
 		if errors.Is(e.Err, final) {
 			return false
 		}
@@ -107,7 +111,8 @@ func (e *Error) IsFinal() bool { return !e.Retryable() && !errors.Is(e.Err, ErrA
 // OfHost reports whether the failure has a cause that concerns the whole host, such as its key, and not
 // the engine: other hosts may work.
 func (e *Error) OfHost() bool {
-	return e.kind() == ofKey || slices.ContainsFunc([]error{ErrAllRejected, ErrKeyPending, ErrKeyNotFound, ErrRotateKey, ErrForbidden},
+	return e.kind() == ofKey || slices.ContainsFunc(
+		[]error{ErrAllRejected, ErrKeyPending, ErrKeyNotFound, ErrRotateKey, ErrForbidden},
 		func(of error) bool { return errors.Is(e.Err, of) })
 }
 
@@ -124,7 +129,8 @@ const (
 // kind returns what the failure is about.
 func (e *Error) kind() kind {
 	switch {
-	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
+	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge,
+		e.Status == http.StatusUnprocessableEntity:
 		return ofContent
 	case e.Status == http.StatusForbidden, errors.As(e.Err, new(keysError)):
 		return ofKey
@@ -140,9 +146,9 @@ type Batch struct {
 	Host    string
 	URLs    []string // escaped, as they are sent
 	Pending bool     // accepted with 202: the engine has the URLs, and uses them once it has verified the key
-	// Err is nil if it was accepted, otherwise an *[Error]. The protocol names only 200 and 202; each other status from 200 to 299
-	// counts, too, whatever the body is: an engine that does not want URLs says so with another status, and over https
-	// nobody else can answer in its place.
+	// Err is nil if it was accepted, otherwise an *[Error]. The protocol names only 200 and 202; each other status
+	// from 200 to 299 counts, too, whatever the body is: an engine that does not want URLs says so with another
+	// status, and over https nobody else can answer in its place.
 	Err error
 }
 
@@ -160,11 +166,11 @@ type Rejected struct {
 	Err   *badvalue.Error
 }
 
-// Submit submits the URLs of pages that are new, have changed or are gone. It groups them by host into
-// requests of up to 10,000 URLs. The very first request is sent alone. Then come the first requests of the other
-// hosts, at most Config.AtOnce at one time, and at last all other requests, one after the other. The
-// report has the batches in the order of their first URLs; the parts of a rejected request come after them. A URL that is given twice is sent once. URLs are escaped as RFC 3986 requires, with hosts in
-// A-labels and without fragments.
+// Submit submits the URLs of pages that are new, have changed or are gone. It groups them by host into requests of
+// up to 10,000 URLs. The very first request is sent alone. Then come the first requests of the other hosts, at most
+// Config.AtOnce at one time, and at last all other requests, one after the other. The report has the batches in the
+// order of their first URLs; the parts of a rejected request come after them. A URL that is given twice is sent
+// once. URLs are escaped as RFC 3986 requires, with hosts in A-labels and without fragments.
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say
 // which one is the cause. Then Submit sends halves of the request, until it has found the page. A call
@@ -294,7 +300,8 @@ func (c *Client) page(path, u string) (pageurl.URL, *badvalue.Error) {
 				folders = append(folders, folder)
 			}
 		}
-		return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u, "is not covered by the key file, which is for its own folder",
+		return page, c.maskProblem(pageurl.Problem(badvalue.NotCovered, path, u,
+			"is not covered by the key file, which is for its own folder",
 			"a page below "+strings.Join(folders, " or ")))
 	}
 	return page, nil

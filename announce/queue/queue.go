@@ -50,8 +50,8 @@ type Service struct {
 	Interval time.Duration // see Config.Interval
 }
 
-// An Item is one thing to be sent. Items with the same URL are the same, and wait once. Items with the same Host share requests,
-// and the service rejects them together.
+// An Item is one thing to be sent. Items with the same URL are the same, and wait once. Items with the same Host
+// share requests, and the service rejects them together.
 type Item struct{ URL, Host string }
 
 // A Result is the outcome for one [Item].
@@ -59,9 +59,10 @@ type Result struct {
 	Err   error         // nil: it is accepted
 	Again bool          // Err is temporary: the item is sent again
 	After time.Duration // if Again is set: the item is not sent before this time has passed
-	Soon  bool          // if Again is set, and other items of the request were accepted: the wait before the next try does not grow
-	// OfHost says that Err concerns the host, such as its key, and not the service. If nothing of the request is accepted, each
-	// further request of the host has one item, until one is accepted.
+	// if Again is set, and other items of the request were accepted: the wait before the next try does not grow
+	Soon bool
+	// OfHost says that Err concerns the host, such as its key, and not the service. If nothing of the request is
+	// accepted, each further request of the host has one item, until one is accepted.
 	OfHost bool
 	// OfService says that Err concerns the whole service: nothing is sent to it before After has passed.
 	OfService bool
@@ -110,10 +111,11 @@ type Queue struct {
 	life context.Context // of Run's requests: until Shutdown's context ends
 	end  context.CancelFunc
 
-	mu       sync.Mutex
-	hosts    map[string]*host
-	due      [2]hostHeap // the hosts with items that have no request on its way: those that work, and those that are rejected
-	onTheWay [2]int      // requests of both
+	mu    sync.Mutex
+	hosts map[string]*host
+	// the hosts with items that have no request on its way: those that work, and those that are rejected
+	due      [2]hostHeap
+	onTheWay [2]int // requests of both
 	items    int
 	isClosed bool
 	stats    Stats
@@ -165,23 +167,28 @@ func (h *host) kind() int {
 func New(service Service, cfg Config) (*Queue, error) {
 	var errs []error
 	if cfg.Delay < 0 {
-		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Delay", Value: cfg.Delay.String(), Reason: "is negative",
-			Want: "0 for the default, or some seconds"})
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Delay", Value: cfg.Delay.String(),
+			Reason: "is negative",
+			Want:   "0 for the default, or some seconds"})
 	}
 	if cfg.Capacity < 0 {
-		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Capacity", Value: strconv.Itoa(cfg.Capacity), Reason: "is negative",
-			Want: "0 for the default, or a number of URLs"})
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "Capacity", Value: strconv.Itoa(cfg.Capacity),
+			Reason: "is negative",
+			Want:   "0 for the default, or a number of URLs"})
 	}
 	if cfg.GiveUpAfter < 0 {
-		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "GiveUpAfter", Value: cfg.GiveUpAfter.String(), Reason: "is negative",
-			Want: "0 for the default, or some hours"})
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "GiveUpAfter", Value: cfg.GiveUpAfter.String(),
+			Reason: "is negative",
+			Want:   "0 for the default, or some hours"})
 	}
 	if cfg.AtOnce < 0 || cfg.AtOnce > maxAtOnce {
-		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce), Reason: "is out of range",
-			Want: fmt.Sprintf("0 for the default, or at most %d requests", maxAtOnce)})
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "AtOnce", Value: strconv.Itoa(cfg.AtOnce),
+			Reason: "is out of range",
+			Want:   fmt.Sprintf("0 for the default, or at most %d requests", maxAtOnce)})
 	}
 	cfg.AtOnce, cfg.Interval = cmp.Or(cfg.AtOnce, 16), max(cmp.Or(cfg.Interval, service.Interval), 0)
-	cfg.Delay, cfg.Capacity, cfg.GiveUpAfter = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000), cmp.Or(cfg.GiveUpAfter, 24*time.Hour)
+	cfg.Delay, cfg.Capacity, cfg.GiveUpAfter = cmp.Or(cfg.Delay, 5*time.Second), cmp.Or(cfg.Capacity, 100_000),
+		cmp.Or(cfg.GiveUpAfter, 24*time.Hour)
 	if cfg.Done == nil {
 		cfg.Done = func(string, error) {}
 	}
@@ -190,7 +197,8 @@ func New(service Service, cfg Config) (*Queue, error) {
 	}
 	q := &Queue{
 		cfg: cfg, service: service, hosts: make(map[string]*host),
-		wake: make(chan struct{}, 1), sender: make(chan struct{}, 1), isLater: make(map[string]bool), recent: make(map[string]time.Time),
+		wake: make(chan struct{}, 1), sender: make(chan struct{}, 1), isLater: make(map[string]bool),
+		recent: make(map[string]time.Time),
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	return q, nil
@@ -199,8 +207,8 @@ func New(service Service, cfg Config) (*Queue, error) {
 // Add puts a URL into the queue, and does not wait. A URL that waits already is not added again. Other
 // errors than [ErrFull] and [ErrClosed] say what is wrong with the URL. After an error, it is not in the queue.
 //
-// If the queue is full, and hosts that the service rejects have more than half of it, what they have beyond that is given up:
-// Config.Done gets it, from Run or Shutdown.
+// If the queue is full, and hosts that the service rejects have more than half of it, what they have beyond that is
+// given up: Config.Done gets it, from Run or Shutdown.
 func (q *Queue) Add(url string) error {
 	items, err := q.service.Items(url)
 	if err != nil {
@@ -224,7 +232,11 @@ func (q *Queue) done(all []finished) {
 func (q *Queue) add(items []Item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	items = slices.DeleteFunc(items, func(i Item) bool { h := q.hosts[i.Host]; return h != nil && h.isAdded[i.URL] || q.isLater[i.URL] })
+	items = slices.DeleteFunc(items, func(i Item) bool {
+		h := q.hosts[i.Host]
+		return h != nil && h.isAdded[i.URL] ||
+			q.isLater[i.URL]
+	})
 	isRejected := slices.ContainsFunc(items, func(i Item) bool { h := q.hosts[i.Host]; return h != nil && h.kind() == 1 })
 	share := q.cfg.Capacity / 2
 	switch {
@@ -253,7 +265,8 @@ func (q *Queue) add(items []Item) error {
 func (q *Queue) hostOf(i Item) *host {
 	h := q.hosts[i.Host]
 	if h == nil {
-		h = &host{name: i.Host, isAdded: make(map[string]bool), since: make(map[string]time.Time), isAtFault: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
+		h = &host{name: i.Host, isAdded: make(map[string]bool), since: make(map[string]time.Time),
+			isAtFault: make(map[string]bool), at: time.Now().Add(q.cfg.Delay)}
 		q.hosts[i.Host] = h
 		heap.Push(&q.due[0], h)
 	}

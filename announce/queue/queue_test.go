@@ -455,7 +455,8 @@ func TestARejectedHostIsGivenUp(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, url := range []string{"a/1", "a/2"} {
-			if err := s.done[url]; !errors.Is(err, errBad) || !strings.Contains(fmt.Sprint(err), "given up, because nothing of the host was accepted for 1h0m0s: bad") {
+			if err := s.done[url]; !errors.Is(err, errBad) || !strings.Contains(fmt.Sprint(err),
+				"given up, because nothing of the host was accepted for 1h0m0s: bad") {
 				t.Errorf("%s: %v", url, err)
 			}
 		}

@@ -228,8 +228,8 @@ func plain(body io.Reader, maxBytes int64) (*limited, error) {
 	return limit(&members{unzipped, buffered}, maxBytes), nil
 }
 
-// members reads the members of a gzip file, one after another (RFC 1952 section 2.2). What some servers and archives put behind one is ignored: zeros, as
-// gzip itself does, and white space.
+// members reads the members of a gzip file, one after another (RFC 1952 section 2.2). What some servers and
+// archives put behind one is ignored: zeros, as gzip itself does, and white space.
 type members struct {
 	*gzip.Reader
 	from *bufio.Reader

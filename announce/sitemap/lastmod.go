@@ -23,16 +23,21 @@ var lastModLayouts = []struct {
 	precision
 }{
 	{time.RFC3339, clock}, {"2006-01-02", day}, {"2006-01-02T15:04Z07:00", clock},
-	{"2006-01-02T15:04:05Z0700", clock}, {"2006-01-02T15:04Z0700", clock}, {"2006-01-02T15:04:05", clock}, {"2006-01-02T15:04", clock},
+	{"2006-01-02T15:04:05Z0700", clock}, {"2006-01-02T15:04Z0700", clock}, {"2006-01-02T15:04:05", clock},
+	{"2006-01-02T15:04", clock},
 	{"2006-01-02T15:04:05 Z07:00", clock}, {"2006-01-02T15:04:05 Z0700", clock},
-	{"2006-01-02 15:04:05", clock}, {"2006-01-02 15:04", clock}, {"2006-01-02 15:04:05Z07:00", clock}, {"2006-01-02 15:04:05Z0700", clock},
-	{"2006-01-02 15:04:05 Z07:00", clock}, {"2006-01-02 15:04:05 Z0700", clock}, {"2006-01-02 15:04:05 MST", clock}, {"2006-01-02 15:04Z07:00", clock},
-	{time.RFC1123Z, clock}, {time.RFC1123, clock}, {"Mon, 2 Jan 2006 15:04:05 -0700", clock}, {"Mon, 2 Jan 2006 15:04:05 MST",
+	{"2006-01-02 15:04:05", clock}, {"2006-01-02 15:04", clock}, {"2006-01-02 15:04:05Z07:00", clock},
+	{"2006-01-02 15:04:05Z0700", clock},
+	{"2006-01-02 15:04:05 Z07:00", clock}, {"2006-01-02 15:04:05 Z0700", clock}, {"2006-01-02 15:04:05 MST", clock},
+	{"2006-01-02 15:04Z07:00", clock},
+	{time.RFC1123Z, clock}, {time.RFC1123, clock}, {"Mon, 2 Jan 2006 15:04:05 -0700", clock},
+	{"Mon, 2 Jan 2006 15:04:05 MST",
 		clock}, {time.RFC850, clock}, {time.ANSIC, clock},
 	{"2006-01", month}, {"2006", year}, {"2006/01/02", day}, {"20060102", day},
 }
 
-// parseLastMod returns the time that a lastmod names; of two stamps, the later one. Without ok, it is none of the known forms.
+// parseLastMod returns the time that a lastmod names; of two stamps, the later one. Without ok, it is none of the
+// known forms.
 func parseLastMod(text string) (at time.Time, p precision, ok bool) {
 	if at, p, ok = parseStamp(text); ok {
 		return at, p, ok
@@ -74,12 +79,13 @@ func hasTime(lastMod string) bool {
 	return ok && p == clock
 }
 
-// maxTexts is how many lastmods of a page are kept, if not all of them can be read as dates. A page that is in more files, each with
-// another text that is no date, is announced in each run.
+// maxTexts is how many lastmods of a page are kept, if not all of them can be read as dates. A page that is in more
+// files, each with another text that is no date, is announced in each run.
 const maxTexts = 32
 
-// isChange reports whether a lastmod is a change from what is known of the page: one lastmod, or several on lines of their own. Two files may
-// have different texts for a page, of which nobody can say which one is later, and each run sees both.
+// isChange reports whether a lastmod is a change from what is known of the page: one lastmod, or several on lines
+// of their own. Two files may have different texts for a page, of which nobody can say which one is later, and each
+// run sees both.
 func isChange(lastMod, known string) bool {
 	texts := strings.Split(known, "\n")
 	if len(texts) == 1 {
@@ -98,7 +104,8 @@ func isChange(lastMod, known string) bool {
 	return true
 }
 
-// withText returns what is known of a page after a change: the lastmod, and what was known before if not both are dates.
+// withText returns what is known of a page after a change: the lastmod, and what was known before if not both are
+// dates.
 func withText(known, lastMod string) string {
 	_, _, ok1 := parseLastMod(known)
 	_, _, ok2 := parseLastMod(lastMod)

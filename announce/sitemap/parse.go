@@ -48,10 +48,12 @@ func (e entry) place() string {
 
 // All limits are checked before memory is taken for what is beyond them.
 const (
-	maxEntries = 50_000   // of a sitemap or an index: https://www.sitemaps.org/protocol.html
-	maxToken   = 64 << 10 // bytes of a tag with its attributes, of a text between tags, or of a comment; 8 MiB in feeds, where a text may be a whole page
-	maxDepth   = 100      // of elements
-	maxText    = 10_000   // bytes of a URL or a date
+	maxEntries = 50_000 // of a sitemap or an index: https://www.sitemaps.org/protocol.html
+	// bytes of a tag with its attributes, of a text between tags, or of a comment; 8 MiB in feeds, where a text may
+	// be a whole page
+	maxToken = 64 << 10
+	maxDepth = 100    // of elements
+	maxText  = 10_000 // bytes of a URL or a date
 )
 
 // Pages returns the URLs in a sitemap, as they are written there. It is for programs that
@@ -75,7 +77,8 @@ func Pages(file io.Reader) (urls []string, err error) {
 
 // parse parses a sitemap, a sitemap index, a text file with a URL on each line, or robots.txt, and calls found
 // with each entry. It ends with the first error of found.
-func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64, isRobots bool, found func(entry) error) error {
+func parse(ctx context.Context, file io.Reader, mediaType string, maxBytes int64, isRobots bool,
+	found func(entry) error) error {
 	content, err := plain(file, maxBytes)
 	if err != nil {
 		return err
@@ -157,12 +160,14 @@ type format struct {
 	isURLInAttribute bool
 }
 
-// formats has the formats of https://www.sitemaps.org/protocol.html (sitemaps, indexes, RSS 2.0, Atom 0.3 and 1.0), by their root elements.
+// formats has the formats of https://www.sitemaps.org/protocol.html (sitemaps, indexes, RSS 2.0, Atom 0.3 and 1.0),
+// by their root elements.
 var formats = map[string]*format{
 	"urlset":       {depth: 2, entry: "url", url: "loc", modified: []string{"lastmod"}},
 	"sitemapindex": {depth: 2, entry: "sitemap", url: "loc", modified: []string{"lastmod"}, isOfSitemaps: true},
 	"rss":          {depth: 3, entry: "item", url: "link", modified: []string{"pubDate"}, isFeed: true},
-	"feed":         {depth: 2, entry: "entry", url: "link", modified: []string{"updated", "modified"}, isFeed: true, isURLInAttribute: true},
+	"feed": {depth: 2, entry: "entry", url: "link", modified: []string{"updated", "modified"}, isFeed: true,
+		isURLInAttribute: true},
 }
 
 // maxFeedToken is maxToken of a feed.
@@ -224,7 +229,8 @@ func (p *parser) xml(in *bufio.Reader) error {
 		case err == nil:
 		case err == io.EOF && len(open) == 0 && kind != nil:
 			if hasOthers && p.entries == 0 && !kind.isFeed {
-				return fmt.Errorf("none of its elements is a %s of the protocol, with the prefix of the root element%s", kind.entry, p.about())
+				return fmt.Errorf("none of its elements is a %s of the protocol, with the prefix of the root element%s", kind.entry,
+					p.about())
 			}
 			if hasPrefix && !kind.isFeed {
 				return fmt.Errorf("some of its %s elements have another prefix than the root element, and are not read", kind.entry)
@@ -256,7 +262,8 @@ func (p *parser) xml(in *bufio.Reader) error {
 				hasOthers, hasPrefix = true, hasPrefix || t.Name.Local == kind.entry && isProtocol(t.Attr, t.Name.Space)
 			case kind.isURLInAttribute && isIn(kind.depth+1, kind.url):
 				url = cmp.Or(url, alternate(t.Attr))
-			case isIn(kind.depth+1, kind.url), slices.ContainsFunc(kind.modified, func(name string) bool { return isIn(kind.depth+1, name) }):
+			case isIn(kind.depth+1, kind.url), slices.ContainsFunc(kind.modified,
+				func(name string) bool { return isIn(kind.depth+1, name) }):
 				text = new(bytes.Buffer)
 			}
 		case xml.CharData:
@@ -288,7 +295,8 @@ func trimmed(text *bytes.Buffer) string { return string(bytes.TrimSpace(text.Byt
 // isProtocol reports whether an element binds its prefix to the protocol's namespace.
 func isProtocol(attrs []xml.Attr, prefix string) bool {
 	return slices.ContainsFunc(attrs, func(a xml.Attr) bool {
-		isOwn := a.Name.Space == "xmlns" && a.Name.Local == prefix || prefix == "" && a.Name.Space == "" && a.Name.Local == "xmlns"
+		isOwn := a.Name.Space == "xmlns" && a.Name.Local == prefix ||
+			prefix == "" && a.Name.Space == "" && a.Name.Local == "xmlns"
 		return isOwn && strings.HasPrefix(a.Value, "http://www.sitemaps.org/schemas/sitemap/")
 	})
 }
@@ -334,7 +342,8 @@ func (p *parser) xmlError(d *xml.Decoder, err error) error {
 
 var isURL = regexp.MustCompile(`^(?i:https?://)`)
 
-// lines calls f with each line, without the space around it. Lines end in a line feed, a carriage return or both, as RFC 9309 has it for robots.txt.
+// lines calls f with each line, without the space around it. Lines end in a line feed, a carriage return or both,
+// as RFC 9309 has it for robots.txt.
 func (p *parser) lines(in io.Reader, f func(line string) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxText)

@@ -48,7 +48,8 @@ type Config struct {
 	// updatecache.Client.Verify.
 	HTTPClient *http.Client
 	// Hosts are other hosts whose pages and sitemaps the files may list, and to which they may redirect, such as
-	// "shop.example.com". Name only hosts of the same owner: whoever writes a file could otherwise have pages of others announced.
+	// "shop.example.com". Name only hosts of the same owner: whoever writes a file could otherwise have pages of
+	// others announced.
 	Hosts []string
 	// Open opens a file that is not on the web: a name given to Update that does not begin with https://
 	// or http://. Such a file has no host, so its pages may be on any host; sitemaps that it lists must be
@@ -127,11 +128,10 @@ func (e *Error) Error() string { return fmt.Sprintf("sitemap: %.300s: %v", e.Fil
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Update reads sitemaps (XML, text, RSS 2.0 or Atom), sitemap indexes with their sitemaps, and robots.txt with the sitemaps that it
-// names, and notes in the state what is new, has changed or is gone. Give it all files of a state at once. Files may be
-// compressed with gzip, must be UTF-8, and have at most 50,000 entries. A file is not read again if
-// its server answers 304 (Not Modified), or if its lastmod in the index has a time and has not
-// changed.
+// Update reads sitemaps (XML, text, RSS 2.0 or Atom), sitemap indexes with their sitemaps, and robots.txt with the
+// sitemaps that it names, and notes in the state what is new, has changed or is gone. Give it all files of a state
+// at once. Files may be compressed with gzip, must be UTF-8, and have at most 50,000 entries. A file is not read
+// again if its server answers 304 (Not Modified), or if its lastmod in the index has a time and has not changed.
 //
 // The error joins an *[Error] for each of the first 100 files that cannot be read. Such a file is read
 // again the next time, and the other files are not affected. An entry is skipped if its
@@ -227,7 +227,8 @@ func (u *updater) noteGone(names []string) error {
 	case len(u.listed) == 0 && known+len(u.state.Pending) > 0:
 		return fmt.Errorf("%w, because no page is listed", ErrNoneGone)
 	case len(gone) > 0 && missing > 10 && float64(missing) > u.cfg.MaxGone*float64(known):
-		return fmt.Errorf("%w, because %d of %d are no longer listed, and %w, %g", ErrNoneGone, missing, known, ErrManyGone, u.cfg.MaxGone)
+		return fmt.Errorf("%w, because %d of %d are no longer listed, and %w, %g", ErrNoneGone, missing, known, ErrManyGone,
+			u.cfg.MaxGone)
 	}
 	for page := range u.state.Pending {
 		if !u.listed[page] { // nobody knows it, or it is gone
@@ -265,8 +266,9 @@ type updater struct {
 	failed int             // how many errors there were
 
 	// If gone pages are looked for, otherwise nil:
-	listed map[string]bool              // pages
-	ends   map[[sha256.Size]byte]string // the file that was read at each URL, after redirects; the URL is hashed, because it may be long
+	listed map[string]bool // pages
+	// the file that was read at each URL, after redirects; the URL is hashed, because it may be long
+	ends map[[sha256.Size]byte]string
 }
 
 // maxErrors bounds the errors that are kept: an index may have 50,000 files.
@@ -360,8 +362,9 @@ func (u *updater) update(ctx context.Context, top *url.URL, l location) []locati
 	}
 	u.seen[file] = true
 	if l.local == "" && (l.at.Scheme != "https" && l.at.Scheme != "http" || l.at.Hostname() == "") {
-		u.fail(&Error{File: file, Err: &badvalue.Error{Code: badvalue.Malformed, Path: "file", Value: file, Reason: "is not the URL of a file",
-			Want: `one such as "https://www.example.com/sitemap.xml"`}})
+		u.fail(&Error{File: file, Err: &badvalue.Error{Code: badvalue.Malformed, Path: "file", Value: file,
+			Reason: "is not the URL of a file",
+			Want:   `one such as "https://www.example.com/sitemap.xml"`}})
 		return nil
 	}
 	known, isKnown := u.state.Files[file]
@@ -400,7 +403,8 @@ func (u *updater) update(ctx context.Context, top *url.URL, l location) []locati
 	}
 	u.state.HasRead = true
 	if n := entries.beyond; n > 0 {
-		u.fail(&Error{File: file, Skipped: n, Err: fmt.Errorf("it lists %d sitemaps more than the %d that are allowed; these are not read", n, u.cfg.MaxFiles)})
+		u.fail(&Error{File: file, Skipped: n, Err: fmt.Errorf(
+			"it lists %d sitemaps more than the %d that are allowed; these are not read", n, u.cfg.MaxFiles)})
 	}
 	if n := entries.skipped.Skipped; n > 0 {
 		if n > maxListed {

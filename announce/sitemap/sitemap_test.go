@@ -69,7 +69,8 @@ const home = "https://www.example.com"
 // urlset returns a sitemap. An entry is a path, or a path, a space and its lastmod.
 func urlset(entries ...string) string {
 	var b strings.Builder
-	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="http://www.google.com/schemas/sitemap-image/1.1">`)
+	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" ` +
+		`xmlns:image="http://www.google.com/schemas/sitemap-image/1.1">`)
 	for _, e := range entries {
 		path, lastMod, hasLastMod := strings.Cut(e, " ")
 		fmt.Fprintf(&b, "\n<url><loc>\n %s%s </loc><image:image><image:loc>%s/x.png</image:loc></image:image>", home, path, home)
@@ -196,7 +197,8 @@ func TestAFileThatFailsIsReadAgain(t *testing.T) {
 // Elements of the protocol may have a prefix. Those of other protocols are no pages.
 func TestElementsAreKnownByThePrefixOfTheRoot(t *testing.T) {
 	t.Parallel()
-	web := &site{files: map[string]string{"/s.xml": `<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:x="x"><s:url><x:loc>` + home +
+	web := &site{files: map[string]string{"/s.xml": `<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9" ` +
+		`xmlns:x="x"><s:url><x:loc>` + home +
 		`/x</x:loc><s:loc><![CDATA[` + home + `/a?b&]]>c</s:loc><s:lastmod> 2026 </s:lastmod><x:lastmod>2027</x:lastmod></s:url>` +
 		`<x:url><x:loc>` + home + `/y</x:loc></x:url><x:more><s:url><s:loc>` + home + `/z</s:loc></s:url></x:more></s:urlset>`}}
 	r := newReader(t, web, sitemap.Config{})
@@ -226,7 +228,8 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	for file, text := range map[string]string{
 		home + "/missing":   "the answer is 404; want 200",
 		home + "/empty.xml": "it is empty",
-		home + "/page":      "its root element is not one of a sitemap (urlset, sitemapindex, rss or feed); its media type is text/html, and 28 bytes were read",
+		home + "/page": "its root element is not one of a sitemap (urlset, sitemapindex, rss or feed); its media type is text/html, and " +
+			"28 bytes were read",
 		home + "/text":      "it is neither XML nor a list of URLs; its media type is text/plain, and 9 bytes were read",
 		home + "/xml":       "its XML has an error at line 1",
 		home + "/ends.xml":  "its XML has an error at line 1",
@@ -241,7 +244,8 @@ func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
 	} {
 		var s sitemap.State
 		err := r.Update(t.Context(), &s, file)
-		if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.File != file || !strings.Contains(err.Error(), text) || !s.IsNew() {
+		if problem := (*sitemap.Error)(nil); !errors.As(err, &problem) || problem.File != file || !strings.Contains(err.Error(), text) ||
+			!s.IsNew() {
 			t.Errorf("%s: %v, %+v; want %s", file, err, s, text)
 		}
 	}
@@ -309,7 +313,8 @@ func TestAnUnaskedNotModifiedIsAnError(t *testing.T) {
 	r := sitemap.New(sitemap.Config{HTTPClient: servertest.Loopback(t,
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }))})
 	var s sitemap.State
-	if err := r.Update(t.Context(), &s, home+"/a.xml"); err == nil || !strings.Contains(err.Error(), "the answer is 304; want 200") || !s.IsNew() {
+	if err := r.Update(t.Context(), &s, home+"/a.xml"); err == nil || !strings.Contains(err.Error(), "the answer is 304; want 200") ||
+		!s.IsNew() {
 		t.Errorf("%v", err)
 	}
 }
@@ -342,7 +347,8 @@ func TestARedirectToALongURLKeepsLittle(t *testing.T) {
 
 func TestPagesReturnsTheURLsOfAFile(t *testing.T) {
 	t.Parallel()
-	if urls, err := sitemap.Pages(strings.NewReader(zipped(urlset("/a", "/b 2026")))); err != nil || !slices.Equal(urls, []string{home + "/a", home + "/b"}) {
+	if urls, err := sitemap.Pages(strings.NewReader(zipped(urlset("/a", "/b 2026")))); err != nil ||
+		!slices.Equal(urls, []string{home + "/a", home + "/b"}) {
 		t.Errorf("%q, %v", urls, err)
 	}
 	for _, text := range []string{"", "\x1f\x8b", "x", index("/a.xml")} {
@@ -364,7 +370,8 @@ func TestALocalFileHasNoHost(t *testing.T) {
 	}{
 		{name: "two hosts", text: two + "</urlset>", want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "gzip", text: zipped(two + "</urlset>"), want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "gzip, and zeros", text: zipped(two+"</urlset>") + strings.Repeat("\x00", 5000), want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "gzip, and zeros", text: zipped(two+"</urlset>") + strings.Repeat("\x00", 5000),
+			want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "gzip, and a line break", text: zipped(two+"</urlset>") + "\r\n", want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "gzip in three members, with zeros between", text: zipped(two) + "\x00\x00" + zipped("") + zipped("</urlset>") + "\x00",
 			want: []string{"https://a.example/1", "https://b.example/2"}},
@@ -372,27 +379,39 @@ func TestALocalFileHasNoHost(t *testing.T) {
 			want: []string{"https://a.example/1", "https://b.example/2"}, err: "it has other bytes behind the end of its gzip data"},
 		{name: "gzip, and a second member that is truncated", text: zipped(two+"</urlset>") + zipped("</urlset>")[:12],
 			want: []string{"https://a.example/1", "https://b.example/2"}, err: "unexpected EOF"},
-		{name: "truncated", text: two, want: []string{"https://a.example/1", "https://b.example/2"}, err: "sitemap: dir/x: its XML has an error at line 1"},
+		{name: "truncated", text: two, want: []string{"https://a.example/1", "https://b.example/2"},
+			err: "sitemap: dir/x: its XML has an error at line 1"},
 		{name: "empty", text: "", err: "sitemap: dir/x: it is empty"},
 		{name: "a list", text: "https://a.example/1\nhttps://b.example/2", want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "a list with a mark", text: "\uFEFFhttps://a.example/1\r\n\r\nHTTPS://b.example/2\n", want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "ASCII", text: `<?xml version="1.0" encoding="US-ASCII"?>` + two + "</urlset>", want: []string{"https://a.example/1", "https://b.example/2"}},
-		{name: "a wrong line between others", text: "https://a.example/1\r\n\r\nb.example/2\r\nhttps://b.example/3", want: []string{"https://a.example/1", "https://b.example/3"},
-			err: "line 3 (11 bytes) is not a URL that begins with https:// or http://"},
-		{name: "a date behind a URL", text: "https://a.example/1\nhttps://b.example/2 2026-11-28\nhttps://b.example/3\n", want: []string{"https://a.example/1", "https://b.example/3"},
-			err: "line 2 (30 bytes) has a space in it; want one URL on a line, and nothing else"},
-		{name: "a relative URL", text: "<urlset><url><loc>/1</loc></url></urlset>", err: "url[0] (2 bytes) is not a URL that begins with https:// or http://"},
+		{name: "a list with a mark", text: "\uFEFFhttps://a.example/1\r\n\r\nHTTPS://b.example/2\n",
+			want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "ASCII", text: `<?xml version="1.0" encoding="US-ASCII"?>` + two + "</urlset>",
+			want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "a wrong line between others", text: "https://a.example/1\r\n\r\nb.example/2\r\nhttps://b.example/3",
+			want: []string{"https://a.example/1", "https://b.example/3"},
+			err:  "line 3 (11 bytes) is not a URL that begins with https:// or http://"},
+		{name: "a date behind a URL", text: "https://a.example/1\nhttps://b.example/2 2026-11-28\nhttps://b.example/3\n",
+			want: []string{"https://a.example/1", "https://b.example/3"},
+			err:  "line 2 (30 bytes) has a space in it; want one URL on a line, and nothing else"},
+		{name: "a relative URL", text: "<urlset><url><loc>/1</loc></url></urlset>",
+			err: "url[0] (2 bytes) is not a URL that begins with https:// or http://"},
 		{name: "a % that escapes nothing", text: "https://a.example/1\nhttps://a.example/100%-cotton", want: []string{"https://a.example/1"},
 			err: "line 2 (29 bytes) has a % without two hexadecimal digits after it; want %25 for a percent sign"},
 		{name: "a backslash", text: "https://a.example/1\nhttps://a.example\\a", want: []string{"https://a.example/1"},
 			err: `line 2 (19 bytes) has a \, which browsers read as /; want / or %5C`},
 		{name: "a port", text: "https://a.example:8080/1", err: `line 1 (24 bytes) has the port "…"; want none, or the default`},
-		{name: "RSS", text: `<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>T</title><link>https://a.example/</link><atom:link href="https://a.example/feed"/>` +
-			`<item><title>a</title><link>https://a.example/1</link><atom:link href="https://a.example/x"/><pubDate>Wed, 25 Nov 2026 09:00:00 +0200</pubDate></item><item><link>https://b.example/2</link></item></channel></rss>`,
+		{name: "RSS", text: `<rss version="2.0" ` +
+			`xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>T</title><link>https://a.example/</link><atom:link ` +
+			`href="https://a.example/feed"/>` +
+			`<item><title>a</title><link>https://a.example/1</link><atom:link href="https://a.example/x"/><pubDate>Wed, 25 Nov 2026 09:00:00 ` +
+			`+0200</pubDate></item><item><link>https://b.example/2</link></item></channel></rss>`,
 			want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "RSS without an item", text: `<rss version="2.0"><channel><title>T</title></channel></rss>`},
-		{name: "Atom", text: `<feed xmlns="http://www.w3.org/2005/Atom"><link href="https://a.example/"/><entry><link rel="edit" href="https://a.example/x"/><link href="https://a.example/1"/><link rel="enclosure" href="https://a.example/y"/><updated>2026-11-25T09:00:00Z</updated></entry>` +
-			`<entry><link rel="alternate" href=" https://b.example/2 "/></entry></feed>`, want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "Atom", text: `<feed xmlns="http://www.w3.org/2005/Atom"><link href="https://a.example/"/><entry><link rel="edit" ` +
+			`href="https://a.example/x"/><link href="https://a.example/1"/><link rel="enclosure" ` +
+			`href="https://a.example/y"/><updated>2026-11-25T09:00:00Z</updated></entry>` +
+			`<entry><link rel="alternate" href=" https://b.example/2 "/></entry></feed>`,
+			want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "a bare &", text: two + "<url><loc>https://a.example/?a&b</loc></url></urlset>",
 			want: []string{"https://a.example/1", "https://b.example/2"}, err: "at line 1: an & that begins no entity of XML: write &amp;"},
 		{name: "a no-break space of HTML", text: two + "<url><loc>&nbsp;</loc></url></urlset>",
@@ -406,7 +425,9 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "U+00A0", text: "\u00A0<urlset/>", err: "it begins with an invisible character (U+00A0"},
 		{name: "UTF-16", text: "\xff\xfe<\x00u\x00", err: "it is UTF-16; want UTF-8"},
 		{name: "UTF-16 without a mark", text: "\x00<\x00u", err: "it is UTF-16; want UTF-8"},
-		{name: "a prefix that an entry binds", text: `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>https://a.example/1</loc></url><s:url xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9"><s:loc>https://a.example/2</s:loc></s:url></urlset>`,
+		{name: "a prefix that an entry binds", text: `<urlset ` +
+			`xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>https://a.example/1</loc></url><s:url ` +
+			`xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9"><s:loc>https://a.example/2</s:loc></s:url></urlset>`,
 			want: []string{"https://a.example/1"}, err: "some of its url elements have another prefix than the root element, and are not read"},
 		{name: "a feed with a long text", text: `<rss><channel><item><link>https://a.example/1</link><description><![CDATA[` +
 			strings.Repeat("x", 100_000) + `]]></description></item><item><link>https://b.example/2</link></item></channel></rss>`,
@@ -426,7 +447,8 @@ func TestALocalFileHasNoHost(t *testing.T) {
 			}})
 			var s sitemap.State
 			err := r.Update(t.Context(), &s, "dir/x")
-			if got := s.PendingURLs(); !slices.Equal(got, test.want) || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if got := s.PendingURLs(); !slices.Equal(got, test.want) || (err != nil) != (test.err != "") ||
+				err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q, %v", got, err)
 			}
 			if err := r.Update(t.Context(), &s, ""); err == nil || !strings.Contains(err.Error(), "is not the URL of a file") {
@@ -461,7 +483,8 @@ func TestPagesOfAFileThatIsNotGivenAreNotGone(t *testing.T) {
 	}
 	for range 2 {
 		if err := update(&s, 0, "a"); !errors.Is(err, sitemap.ErrNoneGone) ||
-			!strings.Contains(err.Error(), "https://a.example/b.txt was read before") || strings.Contains(err.Error(), "secret") || len(s.PendingURLs()) > 0 {
+			!strings.Contains(err.Error(), "https://a.example/b.txt was read before") || strings.Contains(err.Error(), "secret") ||
+			len(s.PendingURLs()) > 0 {
 			t.Errorf("%v, %q", err, s.PendingURLs())
 		}
 	}
@@ -487,8 +510,8 @@ func TestPagesOfAFileThatIsNotGivenAreNotGone(t *testing.T) {
 	}
 }
 
-// The pages before the end of a truncated gzip file are found. How many that are depends on the version of Go, which may keep a block of the
-// file back.
+// The pages before the end of a truncated gzip file are found. How many that are depends on the version of Go, which may keep a block
+// of the file back.
 func TestATruncatedGzipFile(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -512,7 +535,8 @@ func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
 	page := func(u string) string { return "<urlset><url><loc>" + u + "</loc></url></urlset>" }
 	elsewhere := "<sitemapindex><sitemap><loc>https://maps.example/own.xml</loc></sitemap></sitemapindex>"
 	files := map[string]string{
-		"https://www.example.com/robots.txt":  "User-agent: *\nDisallow:\nSITEMAP : https://www.example.com/index.xml # all\nSitemap: https://www.example.com/shop.xml\n",
+		"https://www.example.com/robots.txt": "User-agent: *\nDisallow:\nSITEMAP : https://www.example.com/index.xml # all\nSitemap: " +
+			"https://www.example.com/shop.xml\n",
 		"https://www.example.com/index.xml":   elsewhere,
 		"https://www.example.com/shop.xml":    page("https://shop.example/1"),
 		"https://maps.example/own.xml":        page("https://www.example.com/1"),
@@ -530,7 +554,8 @@ func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
 	client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		text, ok := files[r.URL.String()]
 		if r.URL.Path == "/moved.xml" {
-			return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"https://maps.example/own.xml"}}, Body: http.NoBody, Request: r}, nil
+			return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"https://maps.example/own.xml"}}, Body: http.NoBody,
+				Request: r}, nil
 		}
 		if !ok {
 			return nil, fmt.Errorf("%s is not there", r.URL)
@@ -547,12 +572,15 @@ func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
 			want: []string{"https://shop.example/1", "https://www.example.com/1"}},
 		{name: "pages of another host", file: "https://www.example.com/shop.xml",
 			err: "url[0] (22 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file"},
-		{name: "sitemaps on another host", file: "https://www.example.com/index.xml", err: "sitemap[0] (28 bytes) is on another host, which is not allowed"},
+		{name: "sitemaps on another host", file: "https://www.example.com/index.xml",
+			err: "sitemap[0] (28 bytes) is on another host, which is not allowed"},
 		{name: "an index whose sitemaps are elsewhere", file: "https://www.example.com/index.xml", hosts: []string{"maps.example"},
 			want: []string{"https://www.example.com/1"}},
 		{name: "a redirect to another host", file: "https://www.example.com/moved.xml", err: "it redirects to another host"},
-		{name: "a redirect to a named host", file: "https://www.example.com/moved.xml", hosts: []string{"maps.example"}, want: []string{"https://www.example.com/1"}},
-		{name: "a host with another port", file: "https://www.example.com/shop.xml", hosts: []string{"shop.example:8443"}, err: "is on another host"},
+		{name: "a redirect to a named host", file: "https://www.example.com/moved.xml", hosts: []string{"maps.example"},
+			want: []string{"https://www.example.com/1"}},
+		{name: "a host with another port", file: "https://www.example.com/shop.xml", hosts: []string{"shop.example:8443"},
+			err: "is on another host"},
 		{name: "robots.txt without a sitemap", file: "https://empty.example/robots.txt", err: "it names no sitemap"},
 		{name: "robots.txt with carriage returns", file: "https://lines.example/robots.txt", want: []string{"https://lines.example/1"}},
 		{name: "robots.txt in robots.txt", file: "https://loop.example/robots.txt", err: "a/robots.txt: it is neither XML nor a list of URLs"},
@@ -562,7 +590,8 @@ func TestOtherHostsAreReadOnlyIfNamed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var s sitemap.State
 			err := sitemap.New(sitemap.Config{HTTPClient: client, Hosts: test.hosts}).Update(t.Context(), &s, test.file)
-			if got := s.PendingURLs(); !slices.Equal(got, test.want) || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if got := s.PendingURLs(); !slices.Equal(got, test.want) || (err != nil) != (test.err != "") ||
+				err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
@@ -631,12 +660,15 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 		err      string
 		isZipped bool
 	}{
-		"attributes":         {file: repeated{before: "<urlset", text: ` a=""`, times: endless}, err: "a tag, text or comment of more than 65536 bytes"},
-		"attributes of many": {file: repeated{before: "<urlset>", text: "<url" + strings.Repeat(` a=""`, 12_000) + "/>", times: endless}, err: tooLong},
+		"attributes": {file: repeated{before: "<urlset", text: ` a=""`, times: endless},
+			err: "a tag, text or comment of more than 65536 bytes"},
+		"attributes of many": {file: repeated{before: "<urlset>", text: "<url" + strings.Repeat(` a=""`, 12_000) + "/>", times: endless},
+			err: tooLong},
 		"namespaces": {file: repeated{before: "<urlset>", text: "<a" + strings.Repeat(` xmlns:a="b"`, 5000) + ">", times: endless},
 			err: "nested more than 100 deep"},
-		"elements":    {file: repeated{before: "<urlset>", text: "<a>", times: endless}, err: "nested more than 100 deep"},
-		"names":       {file: repeated{before: "<urlset>", text: "<" + strings.Repeat("a", 65_000) + ">", times: endless}, err: "nested more than 100 deep"},
+		"elements": {file: repeated{before: "<urlset>", text: "<a>", times: endless}, err: "nested more than 100 deep"},
+		"names": {file: repeated{before: "<urlset>", text: "<" + strings.Repeat("a", 65_000) + ">", times: endless},
+			err: "nested more than 100 deep"},
 		"a name":      {file: repeated{before: "<", text: "a", times: endless}, err: "a tag, text or comment"},
 		"a comment":   {file: repeated{before: "<urlset><!--", text: "-a", times: endless}, err: "a tag, text or comment"},
 		"comments":    {file: repeated{before: "<urlset><url><loc>a", text: "<!---->a", times: endless}, err: tooLong},
@@ -651,7 +683,8 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 		"wrong lines": {file: repeated{text: "http://a\n", times: endless}, err: "more than 50000 entries"},
 		"empty lines": {file: repeated{text: "\n", times: endless}, err: tooLong},
 		"a line":      {file: repeated{text: "https://a", times: endless}, err: "a line of more than 10000 bytes"},
-		"sitemaps":    {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, strings.Repeat("a", 7000)), times: endless}, err: tooLong},
+		"sitemaps": {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, strings.Repeat("a", 7000)), times: endless},
+			err: tooLong},
 		"the same sitemap": {file: repeated{before: "<sitemapindex>", text: fmt.Sprintf(child, 1, ""), times: 900, after: "</sitemapindex>"},
 			err: "a sitemap index in a sitemap index"},
 		"other sitemaps": {file: repeated{before: "<sitemapindex>", text: "<sitemap><loc>" + strings.Repeat("https://other.example/", 400) +
@@ -814,7 +847,8 @@ func TestCredentials(t *testing.T) {
 	web := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		_, password, _ := r.BasicAuth()
 		asked = append(asked, r.URL.Scheme+"://"+r.URL.Host+r.URL.Path+" "+password)
-		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(urlset("/a"))), Request: r}
+		answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(urlset("/a"))),
+			Request: r}
 		switch r.URL.Path {
 		case "/i.xml":
 			text := strings.ReplaceAll(index("/1.xml", "/2.xml"), home+"/2.xml", "http://www.example.com/2.xml")
@@ -832,7 +866,8 @@ func TestCredentials(t *testing.T) {
 		"https://user:s3cret@www.example.com/i.xml": {home + "/i.xml s3cret", home + "/1.xml s3cret", "http://www.example.com/2.xml "},
 		"https://user:s3cret@www.example.com/moved.xml": {home + "/moved.xml s3cret", "http://www.example.com/i.xml ", home + "/1.xml s3cret",
 			"http://www.example.com/2.xml "},
-		"http://user:s3cret@www.example.com/i.xml":      {"http://www.example.com/i.xml s3cret", home + "/1.xml s3cret", "http://www.example.com/2.xml s3cret"},
+		"http://user:s3cret@www.example.com/i.xml": {"http://www.example.com/i.xml s3cret", home + "/1.xml s3cret",
+			"http://www.example.com/2.xml s3cret"},
 		"https://user:s3cret@www.example.com/there.xml": {home + "/there.xml s3cret", home + "/1.xml s3cret"},
 	} {
 		asked = nil
@@ -895,14 +930,17 @@ func TestErrorsDoNotQuoteAnswers(t *testing.T) {
 		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	}
 	for _, answer := range []string{
-		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", "HTTP/1.1 500 " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n",
+		secret + "\r\n\r\n", "HTTP/1.1 " + secret + "\r\n\r\n", "HTTP/1.1 500 " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n",
 		"HTTP/1.1 302 Found\r\nLocation: http://" + secret + ".internal/\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: " + secret + "://%zz\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: " + secret + "\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: " + secret + "\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret + "\r\n",
 		file(secret), file("http://" + secret + "\n"), file("<" + secret + "/>"), file("<urlset><" + secret + "></urlset>"), file("<urlset>&" +
 			secret + ";</urlset>"),
-		file("<urlset><url><loc>" + secret + "</loc></url></urlset>"), file("<urlset><url><loc>http://u:" + secret + "@www.example.com/</loc></url></urlset>"),
-		file("<urlset><url><loc>http://www.example.com:80/%" + secret + "</loc></url></urlset>"), file(`<?xml version="` + secret + `"?><urlset/>`),
+		file("<urlset><url><loc>" + secret + "</loc></url></urlset>"),
+		file("<urlset><url><loc>http://u:" + secret + "@www.example.com/</loc></url></urlset>"),
+		file("<urlset><url><loc>http://www.example.com:80/%" + secret + "</loc></url></urlset>"),
+		file(`<?xml version="` + secret + `"?><urlset/>`),
 		file(`<?xml version="1.0" encoding="` + secret + `"?><urlset/>`), file("<urlset a=" + secret +
 			"/>"), file("<sitemapindex><sitemap><loc>" + secret + "</loc></sitemap></sitemapindex>"),
 		file("<urlset><url><loc>http://www.example.com/" + strings.Repeat(secret, 1200) + "</loc></url></urlset>"),
@@ -950,7 +988,8 @@ func TestHeadersHaveALimit(t *testing.T) {
 		!strings.Contains(err.Error(), "the request failed") {
 		t.Error(err)
 	}
-	if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/"); err != nil || len(s.Pending) != 1 || s.Files[home+"/"].ETag != "" {
+	if err := sitemap.New(sitemap.Config{HTTPClient: web}).Update(t.Context(), &s, home+"/"); err != nil || len(s.Pending) != 1 ||
+		s.Files[home+"/"].ETag != "" {
 		t.Errorf("%v, %+v", err, s)
 	}
 }
@@ -1051,7 +1090,8 @@ func TestURLsAreAbsoluteAndOnTheFilesHost(t *testing.T) {
 // FuzzUpdate checks that no file makes the reader panic, and that what it finds are pages of the
 // host, which can be marked as done.
 func FuzzUpdate(f *testing.F) {
-	for _, seed := range []string{urlset("/a 2026"), index("/a"), zipped(urlset("/b")), `<a:urlset><a:url><a:loc>/a</a:loc></a:url></a:urlset>`, home} {
+	for _, seed := range []string{urlset("/a 2026"), index("/a"), zipped(urlset("/b")),
+		`<a:urlset><a:url><a:loc>/a</a:loc></a:url></a:urlset>`, home} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -1096,7 +1136,8 @@ func TestPagesThatAreGone(t *testing.T) {
 	s.Done(s.PendingURLs()...)
 	none := func(when string, because string) {
 		t.Helper()
-		if err := all(); (err == nil) != (because == "") || because != "" && (!errors.Is(err, sitemap.ErrNoneGone) || !strings.Contains(err.Error(), because)) {
+		if err := all(); (err == nil) != (because == "") || because != "" &&
+			(!errors.Is(err, sitemap.ErrNoneGone) || !strings.Contains(err.Error(), because)) {
 			t.Errorf("%s: %v; want %q", when, err, because)
 		}
 		want(t, pending(&s))
@@ -1154,7 +1195,8 @@ func TestPagesThatAreGone(t *testing.T) {
 		web.files["/b.xml"] = urlset("/new")
 		small := newReader(t, web, sitemap.Config{FindGone: true, MaxState: limit})
 		err := small.Update(t.Context(), &copied, home+"/index.xml", home+"/other.xml")
-		if isFull := errors.Is(err, sitemap.ErrStateFull); isFull != errors.Is(err, sitemap.ErrNoneGone) || len(copied.Gone) > 0 || isFull != (err != nil) {
+		if isFull := errors.Is(err, sitemap.ErrStateFull); isFull != errors.Is(err, sitemap.ErrNoneGone) || len(copied.Gone) > 0 ||
+			isFull != (err != nil) {
 			t.Errorf("%d bytes: %v, gone: %v", limit, err, copied.Gone)
 		} else if isFull {
 			full++
@@ -1247,7 +1289,8 @@ func TestPagesThatAreGoneAddUp(t *testing.T) {
 	}
 	// A Reader that does not look for gone pages sees that one has come back, and has changed.
 	web.files["/s.xml"] = urlset(append(pages[20:], "/00", "/01 2026-11-22")...)
-	if err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Gone) != 18 || len(s.PendingURLs()) != 1 {
+	if err := newReader(t, web, sitemap.Config{}).Update(t.Context(), &s, home+"/s.xml"); err != nil || len(s.Gone) != 18 ||
+		len(s.PendingURLs()) != 1 {
 		t.Errorf("two have come back: %v, %d gone, %q", err, len(s.Gone), pending(&s))
 	}
 }
@@ -1273,7 +1316,8 @@ func TestNothingIsGoneIfTheContextEnds(t *testing.T) {
 	}
 	s.Done(s.PendingURLs()...)
 	ctx, cancel := context.WithCancel(t.Context())
-	r := sitemap.New(sitemap.Config{FindGone: true, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	r := sitemap.New(sitemap.Config{FindGone: true, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response,
+		error) {
 		resp := &http.Response{StatusCode: 200, Header: http.Header{}, Request: r}
 		resp.Body = io.NopCloser(strings.NewReader(web.files[r.URL.Path]))
 		if r.URL.Path == "/a.xml" {
@@ -1281,7 +1325,8 @@ func TestNothingIsGoneIfTheContextEnds(t *testing.T) {
 		}
 		return resp, nil
 	})}})
-	if err := r.Update(ctx, &s, home+"/index.xml"); !errors.Is(err, context.Canceled) || !errors.Is(err, sitemap.ErrNoneGone) || len(s.Gone) > 0 {
+	if err := r.Update(ctx, &s, home+"/index.xml"); !errors.Is(err, context.Canceled) || !errors.Is(err, sitemap.ErrNoneGone) ||
+		len(s.Gone) > 0 {
 		t.Errorf("%v; gone: %v", err, s.Gone)
 	}
 }

@@ -26,7 +26,8 @@ type State struct {
 
 	// HasRead is true once a file was read to its end, even if it listed nothing.
 	HasRead bool `json:"hasRead,omitempty"`
-	// HoldsGone is true if the last Update did not look for gone pages, or could not tell: the pages in Gone are not announced then.
+	// HoldsGone is true if the last Update did not look for gone pages, or could not tell: the pages in Gone are not
+	// announced then.
 	HoldsGone bool `json:"holdsGone,omitempty"`
 }
 
@@ -74,9 +75,9 @@ func (s *State) Done(urls ...string) {
 	}
 }
 
-// Reject notes that a page was rejected, and would be rejected again, as an indexnow.Error with a URL says. It
-// is not pending then, until its lastmod is later. Like Done, it ignores other URLs. The code is for the program that reads the
-// state again, and the reason is for people.
+// Reject notes that a page was rejected, and would be rejected again, as an indexnow.Error with a URL says. It is
+// not pending then, until its lastmod is later. Like Done, it ignores other URLs. The code is for the program that
+// reads the state again, and the reason is for people.
 func (s *State) Reject(u, code, reason string) {
 	if modified, ok := s.Pending[u]; ok {
 		set(&s.Rejected, u, Rejection{LastMod: modified, Code: code, Reason: reason})

@@ -91,7 +91,9 @@ func withoutValue(problem *badvalue.Error) error {
 
 // isNamed reports whether the host of a URL is one of Config.Hosts, on its default port.
 func (r *Reader) isNamed(at *url.URL) bool {
-	return slices.ContainsFunc(r.cfg.Hosts, func(host string) bool { return isSameHost(at, &url.URL{Scheme: "https", Host: host}) })
+	return slices.ContainsFunc(r.cfg.Hosts, func(host string) bool {
+		return isSameHost(at, &url.URL{Scheme: "https", Host: host})
+	})
 }
 
 // credentials returns the user and password of a URL that may be sent to another URL.

@@ -128,9 +128,11 @@ func (c *Client) VerifyCaches(ctx context.Context, publishers ...string) error {
 
 // verify fetches the key files of each publisher, and compares them with the Signer's key.
 func (c *Client) verify(ctx context.Context, publishers []string,
-	get func(context.Context, *http.Client, string) (outbound.Answer, error), filesOf func(domain string) ([]string, error)) error {
+	get func(context.Context, *http.Client, string) (outbound.Answer, error),
+	filesOf func(domain string) ([]string, error)) error {
 	if len(publishers) == 0 {
-		return &badvalue.Error{Code: badvalue.Missing, Path: "publishers", Reason: "names no publisher", Want: `at least one domain, such as "www.example.com"`}
+		return &badvalue.Error{Code: badvalue.Missing, Path: "publishers", Reason: "names no publisher",
+			Want: `at least one domain, such as "www.example.com"`}
 	}
 	var errs []error
 	for i, publisher := range publishers {
@@ -150,9 +152,11 @@ func (c *Client) verify(ctx context.Context, publishers []string,
 			}
 			switch {
 			case err != nil && ctx.Err() != nil:
-				return errors.Join(append(errs, fmt.Errorf("updatecache: not verified: %s and the files after it: %w", file, ctx.Err()))...)
+				return errors.Join(append(errs, fmt.Errorf("updatecache: not verified: %s and the files after it: %w", file,
+					ctx.Err()))...)
 			case err != nil && answer.Status == 0:
-				errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", file, outbound.ShortError{Err: err}))
+				errs = append(errs, fmt.Errorf("updatecache: the key file %s cannot be fetched: %w", file,
+					outbound.ShortError{Err: err}))
 			case err != nil:
 				errs = append(errs, fmt.Errorf("updatecache: %s: %w: %w", file, ErrKeyFile, outbound.ShortError{Err: err}))
 			}
@@ -168,11 +172,13 @@ func (c *Client) compare(answer outbound.Answer) error {
 	block, rest := pem.Decode(file)
 	switch {
 	case bytes.Contains(file, []byte("PRIVATE KEY-----")):
-		return errors.New("it holds a private key, which is public from now on: anybody can flush the site's pages with it. Make another key, and serve only its public key")
+		return errors.New("it holds a private key, which is public from now on: anybody can flush the site's pages with " +
+			"it. Make another key, and serve only its public key")
 	case block == nil && (bytes.Contains(file, []byte("-----BEGIN")) || bytes.Contains(file, []byte("-\x00-"))):
 		return fmt.Errorf("it %s", whyNotPEM(file))
 	case block == nil:
-		return fmt.Errorf("the answer, %d bytes of %s, is not PEM; want -----BEGIN PUBLIC KEY-----", len(file), answer.MediaType())
+		return fmt.Errorf("the answer, %d bytes of %s, is not PEM; want -----BEGIN PUBLIC KEY-----", len(file),
+			answer.MediaType())
 	case block.Type != "PUBLIC KEY":
 		return fmt.Errorf("it holds a PEM block %q; want \"PUBLIC KEY\" (PKIX)", block.Type)
 	case len(bytes.TrimSpace(rest)) > 0 || !bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")) ||

@@ -30,7 +30,8 @@ func TestAQueueFlushesOnEachCache(t *testing.T) {
 			}
 			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("OK"))}, nil
 		})
-		c, err := New(Config{Signer: toolboxKey(), Caches: cacheurl.DefaultCaches()[:2], HTTPClient: &http.Client{Transport: transport}}) // Google and Bing
+		// Google and Bing
+		c, err := New(Config{Signer: toolboxKey(), Caches: cacheurl.DefaultCaches()[:2], HTTPClient: &http.Client{Transport: transport}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,8 +29,9 @@ func (c *Client) targets(u cacheurl.URL) ([]target, error) {
 	if u.Cache != (cacheurl.Cache{}) {
 		i := slices.Index(c.caches, u.Cache)
 		if i < 0 {
-			return nil, &badvalue.Error{Code: badvalue.Unknown, Path: "Cache", Value: u.Cache.ID, Reason: "is not in Config.Caches",
-				Want: "one of these, or none for all of them"}
+			return nil, &badvalue.Error{Code: badvalue.Unknown, Path: "Cache", Value: u.Cache.ID,
+				Reason: "is not in Config.Caches",
+				Want:   "one of these, or none for all of them"}
 		}
 		caches = c.caches[i : i+1]
 	}
@@ -65,7 +66,8 @@ func newTarget(u cacheurl.URL) (target, error) {
 	}
 	if isDocument(u.Type) && cacheurl.GuessType(u.Publisher) != cacheurl.Document {
 		return target{}, &badvalue.Error{Code: badvalue.Conflict, Path: "page", Value: u.Publisher,
-			Reason: "is an image or a font by its extension, and not a document", Want: "the URL of a document, or a type that says what it is"}
+			Reason: "is an image or a font by its extension, and not a document",
+			Want:   "the URL of a document, or a type that says what it is"}
 	}
 	_, query, _ := strings.Cut(built, "?")
 	for param := range strings.SplitSeq(query, "&") {
@@ -76,7 +78,8 @@ func newTarget(u cacheurl.URL) (target, error) {
 		switch name {
 		case "amp_action", "amp_ts", "amp_url_signature":
 			return target{}, &badvalue.Error{Code: badvalue.Reserved, Path: "page", Value: u.Publisher,
-				Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param), Want: "the URL without it"}
+				Reason: fmt.Sprintf("has the query parameter %.80q, which is reserved for update-cache", param),
+				Want:   "the URL without it"}
 		}
 	}
 	return targetOf(u.Publisher, built, u.Cache), nil

@@ -111,11 +111,14 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Signer == nil {
 		reject(badvalue.Missing, "Signer", "", "is missing", wantKey)
 	} else if public, ok := publicKey(cfg.Signer).(*rsa.PublicKey); !ok || public == nil || public.N == nil {
-		reject(badvalue.Malformed, "Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey", wantKey)
+		reject(badvalue.Malformed, "Signer", fmt.Sprintf("%T", cfg.Signer), "has no public key of type *rsa.PublicKey",
+			wantKey)
 	} else if public.N.BitLen() < minKeyBits {
 		reject(badvalue.OutOfRange, "Signer", fmt.Sprintf("RSA, %d bits", public.N.BitLen()), "is too short", wantKey)
-	} else if err := rsa.VerifyPKCS1v15(public, crypto.SHA256, make([]byte, sha256.Size), make([]byte, public.Size())); !errors.Is(err, rsa.ErrVerification) {
-		reject(badvalue.Malformed, "Signer", fmt.Sprintf("%T", cfg.Signer), "has a public key that is not valid for RSA: "+err.Error(), wantKey)
+	} else if err := rsa.VerifyPKCS1v15(public, crypto.SHA256, make([]byte, sha256.Size),
+		make([]byte, public.Size())); !errors.Is(err, rsa.ErrVerification) {
+		reject(badvalue.Malformed, "Signer", fmt.Sprintf("%T", cfg.Signer),
+			"has a public key that is not valid for RSA: "+err.Error(), wantKey)
 	} else if der, err := x509.MarshalPKIXPublicKey(public); err != nil {
 		reject(badvalue.Malformed, "Signer", "", "has a public key that cannot be written: "+err.Error(), wantKey)
 	} else {
@@ -131,7 +134,8 @@ func New(cfg Config) (*Client, error) {
 	}
 	for i, cache := range cfg.Caches {
 		if cache.UpdateCacheAPIDomainSuffix == "" {
-			reject(badvalue.Missing, fmt.Sprintf("caches[%d].updateCacheApiDomainSuffix", i), "", "is empty", "the cache's entry in caches.json")
+			reject(badvalue.Missing, fmt.Sprintf("caches[%d].updateCacheApiDomainSuffix", i), "", "is empty",
+				"the cache's entry in caches.json")
 		}
 	}
 

@@ -79,7 +79,8 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // client returns a Client for which the handler serves all caches and publishers.
 func client(t *testing.T, handler http.Handler, change func(*Config)) *Client {
 	t.Helper()
-	cfg := Config{Signer: toolboxKey(), Caches: cacheurl.DefaultCaches()[:1], HTTPClient: servertest.Loopback(t, handler), now: func() time.Time { return start }}
+	cfg := Config{Signer: toolboxKey(), Caches: cacheurl.DefaultCaches()[:1], HTTPClient: servertest.Loopback(t, handler),
+		now: func() time.Time { return start }}
 	if change != nil {
 		change(&cfg)
 	}
@@ -109,7 +110,8 @@ func (c *cache) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=UTF-8")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, "<!DOCTYPE html>\n<html lang=en><title>Error 403 (Forbidden)!!1</title><style>*{margin:0}</style>"+
-			"<p><b>403.</b> <ins>That’s an error.</ins>\n<p>Your client does not have permission to get URL <code>%s</code> from this server. %s <ins>That’s all we know.</ins>",
+			"<p><b>403.</b> <ins>That’s an error.</ins>\n<p>Your client does not have permission to get URL <code>%s</code> from this server. %s "+
+			"<ins>That’s all we know.</ins>",
 			html.EscapeString(r.RequestURI), why)
 	}
 	text, signature, _ := strings.Cut(r.RequestURI, "&amp_url_signature=")
@@ -152,7 +154,8 @@ func TestVectors(t *testing.T) {
 			continue
 		}
 		results, err := c.Flush(t.Context(), v.URL)
-		if err != nil || !slices.Equal(results, []Result{{Cache: "google"}}) || !slices.Equal(google.seen, []string{strings.TrimPrefix(v.Signed, "https://")}) {
+		if err != nil || !slices.Equal(results, []Result{{Cache: "google"}}) ||
+			!slices.Equal(google.seen, []string{strings.TrimPrefix(v.Signed, "https://")}) {
 			t.Errorf("%s: %+v, %v; the cache was asked for %q; want %s", v.URL, results, err, google.seen, v.Signed)
 		}
 	}
@@ -255,27 +258,30 @@ func TestEachResponseIsReported(t *testing.T) {
 		"ingestion": {handler: google403("Invalid public key due to ingestion error: 404"), want: ErrIngestion,
 			message: "ingestion error: 404", once: true},
 		"signature, decoded": {handler: status(403,
-			"<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), want: ErrSignature, message: "URL signature verification error.", once: true},
-		"408":                          {handler: status(408, ""), want: ErrServer, message: "408", once: false},
-		"403 without a reason":         {handler: google403("That’s all we know."), want: ErrForbidden, message: "That’s all", once: true},
-		"403 with an empty body":       {handler: status(403, ""), want: ErrForbidden, message: "", once: true},
-		"429":                          {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", once: false},
-		"500":                          {handler: status(500, "<h1>oops</h1>"), want: ErrServer, message: `"oops"`, once: false},
-		"503":                          {handler: status(503, ""), want: ErrServer, message: "", once: false},
-		"404":                          {handler: status(404, ""), want: ErrUnexpected, message: "404", once: true},
-		"204":                          {handler: status(204, ""), want: ErrUnexpected, message: "204", once: true},
-		"200 with a login page":        {handler: status(200, "<html>Please log in"), want: ErrUnexpected, message: "log in", once: true},
-		"200 with an empty body":       {handler: status(200, ""), want: ErrUnexpected, message: "200", once: true},
-		"200 with more than OK":        {handler: status(200, "OK OK"), want: ErrUnexpected, message: "OK OK", once: true},
-		"200 with OK in a button":      {handler: status(200, "<title>Log in</title><button>OK</button>"), want: ErrUnexpected, message: "OK", once: true},
+			"<STYLE>*{}</STYLE>no permission to get URL /a ingestion of a signature. URL signature verification error."), want: ErrSignature,
+			message: "URL signature verification error.", once: true},
+		"408":                    {handler: status(408, ""), want: ErrServer, message: "408", once: false},
+		"403 without a reason":   {handler: google403("That’s all we know."), want: ErrForbidden, message: "That’s all", once: true},
+		"403 with an empty body": {handler: status(403, ""), want: ErrForbidden, message: "", once: true},
+		"429":                    {handler: status(429, "slow down"), want: ErrRateLimited, message: "slow down", once: false},
+		"500":                    {handler: status(500, "<h1>oops</h1>"), want: ErrServer, message: `"oops"`, once: false},
+		"503":                    {handler: status(503, ""), want: ErrServer, message: "", once: false},
+		"404":                    {handler: status(404, ""), want: ErrUnexpected, message: "404", once: true},
+		"204":                    {handler: status(204, ""), want: ErrUnexpected, message: "204", once: true},
+		"200 with a login page":  {handler: status(200, "<html>Please log in"), want: ErrUnexpected, message: "log in", once: true},
+		"200 with an empty body": {handler: status(200, ""), want: ErrUnexpected, message: "200", once: true},
+		"200 with more than OK":  {handler: status(200, "OK OK"), want: ErrUnexpected, message: "OK OK", once: true},
+		"200 with OK in a button": {handler: status(200, "<title>Log in</title><button>OK</button>"), want: ErrUnexpected, message: "OK",
+			once: true},
 		"200 with a comment before OK": {handler: status(200, "<!-- not flushed -->OK"), want: ErrUnexpected, message: "OK", once: true},
 		"invalid key":                  {handler: google403("Invalid PEM key."), want: ErrKey, message: "Invalid PEM key.", once: true},
 		"ingest":                       {handler: google403("We could not ingest it."), want: ErrIngestion, message: "ingest", once: true},
 		"signature and ingestion": {handler: google403("Signature not verified: ingestion error."), want: ErrIngestion,
 			message: "ingestion error", once: true},
-		"403 truncated":                  {handler: cut(403, "<p>Your client"), want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
-		"403 truncated after the reason": {handler: cut(403, "URL signature verification error."), want: ErrSignature, message: "verification", once: true},
-		"garbage":                        {handler: status(200, "\x00\xff<\x01"), want: ErrUnexpected, message: "200", once: true},
+		"403 truncated": {handler: cut(403, "<p>Your client"), want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
+		"403 truncated after the reason": {handler: cut(403, "URL signature verification error."), want: ErrSignature, message: "verification",
+			once: true},
+		"garbage": {handler: status(200, "\x00\xff<\x01"), want: ErrUnexpected, message: "200", once: true},
 		"endless": {handler: func(w http.ResponseWriter, r *http.Request) {
 			for err := error(nil); err == nil; {
 				_, err = io.WriteString(w, "OK   ")
@@ -289,8 +295,9 @@ func TestEachResponseIsReported(t *testing.T) {
 			w.Header().Set("Content-Length", "3")
 			io.WriteString(w, "OK")
 		}, want: io.ErrUnexpectedEOF, message: "is truncated", once: false},
-		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF", once: false},
-		"slow":      {handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, want: nil, message: "Timeout", once: false},
+		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: io.EOF, message: "EOF",
+			once: false},
+		"slow": {handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, want: nil, message: "Timeout", once: false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -340,7 +347,9 @@ func TestInvalidPagesAreRejectedBeforeSending(t *testing.T) {
 	t.Parallel()
 	c := client(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.RequestURI) }), nil)
 	for _, page := range []string{"", "www.example.com", "https://127.0.0.1/", "https://www.example.com:8443/",
-		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1", "https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x", "https://www.example.com/?amp%5Faction=x"} {
+		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/", "https://www.example.com/?amp_js_v=1",
+		"https://www.example.com/?a&amp_ts=1", "https://www.example.com/?amp_action", "https://www.example.com/?amp_url_signature=x",
+		"https://www.example.com/?amp%5Faction=x"} {
 		t.Run(page, func(t *testing.T) {
 			results, err := c.Flush(t.Context(), page)
 			if problem := (*badvalue.Error)(nil); !errors.As(err, &problem) || problem.Path != "page" || results != nil {
@@ -359,9 +368,10 @@ func TestSignaturesAreCheckedBeforeSending(t *testing.T) {
 		want error
 	}{
 		"a service": {sign: func(digest []byte) ([]byte, error) { return rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest) }, want: nil},
-		"PSS":       {sign: func(digest []byte) ([]byte, error) { return rsa.SignPSS(rand.Reader, key, crypto.SHA256, digest, nil) }, want: ErrSigner},
-		"nothing":   {sign: func(digest []byte) ([]byte, error) { return nil, nil }, want: ErrSigner},
-		"down":      {sign: func(digest []byte) ([]byte, error) { return nil, broken }, want: broken},
+		"PSS": {sign: func(digest []byte) ([]byte, error) { return rsa.SignPSS(rand.Reader, key, crypto.SHA256, digest, nil) },
+			want: ErrSigner},
+		"nothing": {sign: func(digest []byte) ([]byte, error) { return nil, nil }, want: ErrSigner},
+		"down":    {sign: func(digest []byte) ([]byte, error) { return nil, broken }, want: broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			google := &cache{key: &key.PublicKey}
@@ -422,7 +432,8 @@ func TestParseKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseKey(test.data)
-			if test.want == "" && (err != nil || !got.Equal(key)) || test.want != "" && (got != nil || err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && (err != nil || !got.Equal(key)) ||
+				test.want != "" && (got != nil || err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%s: got %v; want %q", name, err, test.want)
 			}
 		})
@@ -448,10 +459,12 @@ func TestAllConfigErrorsAreReported(t *testing.T) {
 		"*ecdsa.PrivateKey\" has no public key of type":          {Signer: elliptic},
 		"has no public key of type *rsa.PublicKey; want an RSA":  {Signer: service{public: (*rsa.PublicKey)(nil)}},
 		"not valid for RSA: crypto/rsa: public exponent is even": {Signer: service{public: &rsa.PublicKey{N: toolboxKey().N, E: 65538}}},
-		"service\" has a public key that is not valid":           {Signer: service{public: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2048), E: 65537}}},
-		"RSA, 1024 bits":                            {Signer: short},
-		"caches \"\" names no cache":                {Signer: toolboxKey(), Caches: []cacheurl.Cache{}},
-		"caches[0].cacheDomain \"\"":                {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
+		"service\" has a public key that is not valid": {
+			Signer: service{public: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2048), E: 65537}}},
+		"RSA, 1024 bits":             {Signer: short},
+		"caches \"\" names no cache": {Signer: toolboxKey(), Caches: []cacheurl.Cache{}},
+		"caches[0].cacheDomain \"\"": {Signer: toolboxKey(),
+			Caches: []cacheurl.Cache{{ID: "x", UpdateCacheAPIDomainSuffix: "x.example"}}},
 		"caches[0].updateCacheApiDomainSuffix \"\"": {Signer: toolboxKey(), Caches: []cacheurl.Cache{{ID: "x", CacheDomain: "x.example"}}},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -475,7 +488,8 @@ func TestCachesAreCopied(t *testing.T) {
 	google := &cache{key: &toolboxKey().PublicKey}
 	c := client(t, google, func(cfg *Config) { cfg.Caches = caches })
 	caches[0] = cacheurl.Cache{}
-	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err != nil || !strings.HasPrefix(google.seen[0], "www-example-com.cdn.ampproject.org/") {
+	if _, err := c.Flush(t.Context(), "https://www.example.com/"); err != nil ||
+		!strings.HasPrefix(google.seen[0], "www-example-com.cdn.ampproject.org/") {
 		t.Errorf("asked for %v, %v", google.seen, err)
 	}
 }
@@ -491,7 +505,8 @@ func TestTheKeyIsServed(t *testing.T) {
 		return w.Result(), w.Body.String()
 	}
 	resp, body := get("GET", KeyPath)
-	want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {strconv.Itoa(len(body))}, "X-Content-Type-Options": {"nosniff"}}
+	want := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {strconv.Itoa(len(body))},
+		"X-Content-Type-Options": {"nosniff"}}
 	if resp.StatusCode != 200 || fmt.Sprint(resp.Header) != fmt.Sprint(want) {
 		t.Errorf("got %d, %v", resp.StatusCode, resp.Header)
 	}
@@ -563,15 +578,19 @@ func TestVerifyComparesTheKeyFile(t *testing.T) {
 		"no answer": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: "EOF"},
 		"PKCS #1": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY",
 			Bytes: x509.MarshalPKCS1PublicKey(&toolboxKey().PublicKey)}))), want: `"RSA PUBLIC KEY"`},
-		"the private key":  {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))), want: "which is public from now on"},
-		"both keys":        {handler: plain(body + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY"}))), want: "which is public from now on"},
-		"one line":         {handler: plain(strings.ReplaceAll(body, "\n", " ")), want: "it is on one line; want a line break"},
-		"an encrypted key": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}))), want: "which is public from now on"},
+		"the private key": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY"}))),
+			want: "which is public from now on"},
+		"both keys": {handler: plain(body + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY"}))),
+			want: "which is public from now on"},
+		"one line": {handler: plain(strings.ReplaceAll(body, "\n", " ")), want: "it is on one line; want a line break"},
+		"an encrypted key": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}))),
+			want: "which is public from now on"},
 		"UTF-16": {handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			io.WriteString(w, utf16(body))
 		}, want: "it is UTF-16"},
-		"not a key":        {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))), want: "not a public key"},
+		"not a key": {handler: plain(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))),
+			want: "not a public key"},
 		"two keys":         {handler: plain(body + body), want: "besides one PEM block"},
 		"junk before":      {handler: plain("-----BEGIN junk\n" + body), want: "besides one PEM block"},
 		"a key after text": {handler: plain("our key:\n" + body), want: "besides one PEM block"},
@@ -598,7 +617,8 @@ func TestVerifyReportsEachPublisher(t *testing.T) {
 	t.Parallel()
 	c := client(t, http.NotFoundHandler(), nil)
 	err := c.Verify(t.Context(), "www.example.com", "https://www.example.com", "example.org")
-	for _, want := range []string{"https://www.example.com" + KeyPath, `publishers[1] "https://www.example.com" has a scheme`, "https://example.org"} {
+	for _, want := range []string{"https://www.example.com" + KeyPath, `publishers[1] "https://www.example.com" has a scheme`,
+		"https://example.org"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %s in it", err, want)
 		}
@@ -870,7 +890,8 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 	_, _ = c.Flush(t.Context(), "https://www.example.com/good")
 	_, _ = c.Flush(t.Context(), "https://www.example.com/bad")
 	for _, want := range []string{`level=DEBUG msg="ampcors: updatecache: asking" url="https://www-example-com.cdn.`,
-		`level=INFO msg="ampcors: updatecache: flushed" page=https://www.example.com/good cache=google`, `level=WARN msg="ampcors: updatecache: not flushed" page=https://www.example.com/bad`} {
+		`level=INFO msg="ampcors: updatecache: flushed" page=https://www.example.com/good cache=google`,
+		`level=WARN msg="ampcors: updatecache: not flushed" page=https://www.example.com/bad`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log\n%s\ndoes not have %s", &out, want)
 		}

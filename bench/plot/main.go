@@ -18,7 +18,8 @@ import (
 
 // libraries are drawn in this order: ours is last, and so above the others.
 var libraries = []struct{ key, name, class string }{
-	{"chi", "go-chi/cors", "other"}, {"rs", "rs/cors", "other"}, {"jub0bs", "jub0bs/cors", "other"}, {"ampcors", "ampcors", "ours"},
+	{"chi", "go-chi/cors", "other"}, {"rs", "rs/cors", "other"}, {"jub0bs", "jub0bs/cors", "other"},
+	{"ampcors", "ampcors", "ours"},
 }
 
 // The picture, and the part of it that has the lines, in pixels.
@@ -46,13 +47,16 @@ func y(seconds float64) float64    { return bottom - (math.Log10(seconds)+7)/4.3
 func draw(times map[string]map[float64][]float64) string {
 	var b strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" font-size="13">`, width, height)
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" `+
+		`font-size="13">`, width, height)
 	add(`<title>The time of an allowed request against the number of publishers</title>`)
 	add(`<style>
 .ground { fill: #ffffff } text { fill: #1f2328 } .grid { stroke: #d1d9e0 }
-.line { fill: none; stroke-width: 1.5 } .other { stroke: #818b98 } .ours { stroke: #0969da; stroke-width: 4 } .name { font-weight: 600 }
+.line { fill: none; stroke-width: 1.5 } .other { stroke: #818b98 } .ours { stroke: #0969da; stroke-width: 4 } .name ` +
+		`{ font-weight: 600 }
 @media (prefers-color-scheme: dark) {
-.ground { fill: #0d1117 } text { fill: #f0f6fc } .grid { stroke: #3d444d } .other { stroke: #9198a1 } .ours { stroke: #4493f8 }
+.ground { fill: #0d1117 } text { fill: #f0f6fc } .grid { stroke: #3d444d } .other { stroke: #9198a1 } .ours { ` +
+		`stroke: #4493f8 }
 }
 </style>`)
 	add(`<rect class="ground" width="%d" height="%d" rx="8"/>`, width, height)
@@ -60,15 +64,18 @@ func draw(times map[string]map[float64][]float64) string {
 		value float64
 		label string
 	}{{1, "1"}, {100, "100"}, {1e4, "10,000"}, {1e6, "1,000,000"}} {
-		add(`<path class="grid" d="M%.1f %dV%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x(mark.value), top, bottom, x(mark.value), bottom+20, mark.label)
+		add(`<path class="grid" d="M%.1f %dV%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x(mark.value), top,
+			bottom, x(mark.value), bottom+20, mark.label)
 	}
 	for _, mark := range []struct {
 		value float64
 		label string
 	}{{1e-7, "100 ns"}, {1e-6, "1 µs"}, {1e-5, "10 µs"}, {1e-4, "100 µs"}, {1e-3, "1 ms"}} {
-		add(`<path class="grid" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(mark.value), right, left-8, y(mark.value)+4, mark.label)
+		add(`<path class="grid" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(mark.value),
+			right, left-8, y(mark.value)+4, mark.label)
 	}
-	add(`<text x="%d" y="%d" text-anchor="middle">publishers</text><text x="12" y="18">time of an allowed request</text>`, (left+right)/2, bottom+44)
+	add(`<text x="%d" y="%d" text-anchor="middle">publishers</text><text x="12" y="18">time of an allowed request</text>`,
+		(left+right)/2, bottom+44)
 	labelled := math.Inf(1) // where the last label is
 	for _, library := range libraries {
 		points := make(map[float64]float64)
@@ -92,7 +99,8 @@ func draw(times map[string]map[float64][]float64) string {
 			at = labelled + 16
 		}
 		labelled = at
-		add(`<path class="line %s" d="%s"/><text%s x="%d" y="%.1f">%s</text>`, library.class, path, class, right+10, at+4, library.name)
+		add(`<path class="line %s" d="%s"/><text%s x="%d" y="%.1f">%s</text>`, library.class, path, class, right+10, at+4,
+			library.name)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

@@ -205,11 +205,13 @@ func (r *result) check(t *testing.T) {
 // The rows of the README's tables.
 
 var floodHead = []string{
-	"| invented origins a second | Source | lookups a second | known publishers answered 503 | first requests of new publishers answered 503 | new publishers served within 15 s | median time until they are |",
+	"| invented origins a second | Source | lookups a second | known publishers answered 503 | first requests of new publishers answered " +
+		"503 | new publishers served within 15 s | median time until they are |",
 	"| --- | --- | --- | --- | --- | --- | --- |",
 }
 
 func (r *result) floodRow(flood int, kind string) string {
-	return fmt.Sprintf("| %d | %s | %.0f | %s | %s | %.1f %% | %v |", flood, kind, r.lookups, r.known.unavailableShare(), r.first.unavailableShare(),
+	return fmt.Sprintf("| %d | %s | %.0f | %s | %s | %.1f %% | %v |", flood, kind, r.lookups, r.known.unavailableShare(),
+		r.first.unavailableShare(),
 		100*float64(len(r.served))/float64(max(1, len(r.served)+r.unserved)), r.median().Round(time.Millisecond))
 }

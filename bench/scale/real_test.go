@@ -89,7 +89,8 @@ func fill(t *testing.T, addr string, publishers int) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `CREATE TABLE publishers (domain text COLLATE "C" PRIMARY KEY, hash_prefix text COLLATE "C" UNIQUE)`); err != nil {
+	const create = `CREATE TABLE publishers (domain text COLLATE "C" PRIMARY KEY, hash_prefix text COLLATE "C" UNIQUE)`
+	if _, err := conn.Exec(t.Context(), create); err != nil {
 		t.Fatal(err)
 	}
 	const newcomers = 10_000

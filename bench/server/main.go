@@ -14,7 +14,8 @@ import (
 )
 
 // answer is as long as the answer of a small API.
-const answer = `{"items":[{"id":1,"title":"A first article","likes":12},{"id":2,"title":"A second article","likes":7},{"id":3,"title":"A third article","likes":31}]}`
+const answer = `{"items":[{"id":1,"title":"A first article","likes":12},{"id":2,"title":"A second article",` +
+	`"likes":7},{"id":3,"title":"A third article","likes":31}]}`
 
 func main() {
 	library := flag.String("lib", "none", fmt.Sprintf("one of %q", bench.Libraries))

@@ -21,18 +21,23 @@ func newAdvice() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "advice SERVER",
 		Short: "Print what to configure in a server or framework, so that it answers the pages of publishers",
-		Long: "Print what to configure, so that a server or framework answers the pages of publishers, and of no other site. The server is " +
-			or(probe.Servers()) + ". A publisher has several origins on the default caches, and each must be listed. For patterns, or many publishers, " +
+		Long: "Print what to configure, so that a server or framework answers the pages of publishers, and of no other " +
+			"site. The server is " +
+			or(probe.Servers()) + ". A publisher has several origins on the default caches, and each must be listed. For " +
+			"patterns, or many publishers, " +
 			"put ampcors serve-proxy in front of the backend.\n\nTest the result with ampcors probe.",
-		Example: "  ampcors advice nginx --publisher www.example.com --publisher www.example.org\n  ampcors advice HAProxy --config config.json",
+		Example: "  ampcors advice nginx --publisher www.example.com --publisher www.example.org\n  ampcors advice HAProxy " +
+			"--config config.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return oneArg("the name of a server ("+or(probe.Servers())+")")(cmd, args)
 		},
 		ValidArgs: probe.Servers(),
 	}
-	file := cmd.Flags().String("config", "", "JSON file with the configuration; members that this server cannot have are named in notes on standard error")
+	file := cmd.Flags().String("config", "", "JSON file with the configuration; members that this server cannot have "+
+		"are named in notes on standard error")
 	publishers := cmd.Flags().StringSlice("publisher", nil, "a domain whose pages are allowed")
-	senders := cmd.Flags().StringSlice("sender", nil, "there is no advice for AMP for Email requests: this prints what to use instead, and ends with an error")
+	senders := cmd.Flags().StringSlice("sender", nil,
+		"there is no advice for AMP for Email requests: this prints what to use instead, and ends with an error")
 	_ = cmd.Flags().MarkHidden("sender")
 	caches := addCaches(cmd)
 	noCaches := addNoCaches(cmd)
@@ -42,7 +47,10 @@ func newAdvice() *cobra.Command {
 			return fmt.Errorf("there is no advice for %q; want %s", args[0], or(probe.Servers()))
 		}
 		if len(*senders) > 0 {
-			return fmt.Errorf("there is no advice for AMP for Email requests: each names the sender of its email, and that must be compared with the allowed senders. Put ampcors serve-proxy in front of the backend, with the configuration {\"email\": {\"senders\": [\"%s\"]}}, and test it with ampcors probe --sender", strings.Join(*senders, `", "`))
+			return fmt.Errorf("there is no advice for AMP for Email requests: each names the sender of its email, and that "+
+				"must be compared with the allowed senders. Put ampcors serve-proxy in front of the backend, with the "+
+				"configuration {\"email\": {\"senders\": [\"%s\"]}}, and test it with ampcors probe --sender",
+				strings.Join(*senders, `", "`))
 		}
 		cfg, asksDatabase, err := ampcors.Config{Credentialed: true}, false, error(nil)
 		if *file != "" {
@@ -68,16 +76,19 @@ func newAdvice() *cobra.Command {
 		cfg.Publishers = append(cfg.Publishers, *publishers...)
 		switch {
 		case len(cfg.Publishers) == 0 && *file != "":
-			return errors.New("the file lists no publisher, and a server can only compare origins of publishers: use --publisher. For AMP for Email requests, origins and databases, put ampcors serve-proxy in front of the backend")
+			return errors.New("the file lists no publisher, and a server can only compare origins of publishers: use " +
+				"--publisher. For AMP for Email requests, origins and databases, put ampcors serve-proxy in front of the backend")
 		case len(cfg.Publishers) == 0:
 			return errors.New("there is no publisher; use --publisher or --config")
 		case slices.ContainsFunc(cfg.Publishers, func(p string) bool { return strings.HasPrefix(p, "*.") }):
-			return errors.New("a pattern such as *.example.com cannot be written as a list of origins: name each domain, or put ampcors serve-proxy in front of the backend")
+			return errors.New("a pattern such as *.example.com cannot be written as a list of origins: name each domain, or " +
+				"put ampcors serve-proxy in front of the backend")
 		}
 		for _, note := range notInAdvice(cfg, asksDatabase, probe.Servers()[i]) {
 			fmt.Fprintln(cmd.ErrOrStderr(), "note: "+note)
 		}
-		snippets, err := probe.Advice(probe.AdviceConfig{Publishers: cfg.Publishers, Caches: cfg.Caches, Credentialed: cfg.Credentialed, Methods: cfg.Methods,
+		snippets, err := probe.Advice(probe.AdviceConfig{Publishers: cfg.Publishers, Caches: cfg.Caches,
+			Credentialed: cfg.Credentialed, Methods: cfg.Methods,
 			RequestHeaders: cfg.RequestHeaders, ResponseHeaders: cfg.ResponseHeaders, MaxAge: cfg.MaxAge})
 		if err != nil {
 			return err
@@ -94,7 +105,8 @@ func notInAdvice(cfg ampcors.Config, asksDatabase bool, server string) (notes []
 		isSet bool
 		text  string
 	}{
-		{len(cfg.Origins) > 0, "origins: the advice does not allow them; add those that you need, where it says how partners are added"},
+		{len(cfg.Origins) > 0, "origins: the advice does not allow them; add those that you need, where it says how " +
+			"partners are added"},
 		{len(cfg.Email.Senders) > 0, "email: the advice does not allow AMP for Email requests"},
 		{asksDatabase, "source: the advice does not allow publishers of a database"},
 		{cfg.ReportOnly, "reportOnly: the advice denies"},
@@ -102,10 +114,14 @@ func notInAdvice(cfg ampcors.Config, asksDatabase bool, server string) (notes []
 		{cfg.DangerouslyAllowHTTPOwnOrigins, "dangerouslyAllowHTTPOwnOrigins: the advice does not allow origins with http"},
 		{cfg.DangerouslyAllowPublicSuffixWildcards, "dangerouslyAllowPublicSuffixWildcards: the advice has no patterns"},
 		{!cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin && server != "Go",
-			"requests without Origin that may change data (of programs and old browsers) are let through; ampcors would deny them"},
-		{cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin && server == "Go", "dangerouslyAllowUnsafeRequestsWithoutOrigin: the advice denies such requests"},
-		{!cfg.Credentialed && server == "WordPress", "credentialed: WordPress itself sends Access-Control-Allow-Credentials from admin-ajax.php"},
-		{len(cfg.ResponseHeaders) > 0 && server == "WordPress", "responseHeaders: WordPress itself exposes X-WP-Total, X-WP-TotalPages and Link as well"},
+			"requests without Origin that may change data (of programs and old browsers) are let through; ampcors would deny " +
+				"them"},
+		{cfg.DangerouslyAllowUnsafeRequestsWithoutOrigin && server == "Go",
+			"dangerouslyAllowUnsafeRequestsWithoutOrigin: the advice denies such requests"},
+		{!cfg.Credentialed && server == "WordPress", "credentialed: WordPress itself sends " +
+			"Access-Control-Allow-Credentials from admin-ajax.php"},
+		{len(cfg.ResponseHeaders) > 0 && server == "WordPress",
+			"responseHeaders: WordPress itself exposes X-WP-Total, X-WP-TotalPages and Link as well"},
 	} {
 		if n.isSet {
 			notes = append(notes, n.text)

@@ -26,15 +26,19 @@ type indexNowFlags struct {
 func addIndexNow(cmd *cobra.Command) *indexNowFlags {
 	f := &indexNowFlags{}
 	cmd.Flags().StringArrayVar(&f.locations, "key-location", nil,
-		"URL of a key file of IndexNow that is not at the root. A key file covers the pages of its folder. May be repeated, also together with --keys")
-	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: {\"www.example.com\": [\"…\"]}; or the keys of its folders, for the pages in each: {\"www.example.com\": {\"/catalog/\": [\"…\"]}}")
+		"URL of a key file of IndexNow that is not at the root. A key file covers the pages of its folder. May be "+
+			"repeated, also together with --keys")
+	cmd.Flags().StringVar(&f.keys, "keys", "", "JSON file with the keys of each host, the current one first: "+
+		"{\"www.example.com\": [\"…\"]}; or the keys of its folders, for the pages in each: {\"www.example.com\": "+
+		"{\"/catalog/\": [\"…\"]}}")
 	return f
 }
 
 // client returns an IndexNow client. It reads the key from a file or the environment, because a
 // flag would show it in the shell's history and the list of processes.
 func (f *indexNowFlags) client(errs io.Writer, client *http.Client) (*indexnow.Client, error) {
-	cfg := indexnow.Config{KeyLocations: f.locations, Endpoint: f.endpoint, Accepted: f.accepted, Logger: silent, HTTPClient: client}
+	cfg := indexnow.Config{KeyLocations: f.locations, Endpoint: f.endpoint, Accepted: f.accepted, Logger: silent,
+		HTTPClient: client}
 	if f.keys != "" {
 		data, err := os.ReadFile(f.keys)
 		if err != nil {

@@ -90,7 +90,8 @@ func TestKey(t *testing.T) {
 	if code != exitClean || len(first) != 33 || first == second {
 		t.Errorf("exit code %d: %q, %q", code, first, second)
 	}
-	for _, args := range [][]string{{"key", "amp"}, {"key"}, {"key", "indexnow", "--public", "a"}, {"key", "updatecache", "--public", "none.pem"},
+	for _, args := range [][]string{{"key", "amp"}, {"key"}, {"key", "indexnow", "--public", "a"},
+		{"key", "updatecache", "--public", "none.pem"},
 		{"key", "updatecache"}, {"key", "updatecache", "--public", "a", "b"}, {"key", "indexnow", "a"},
 		{"key", "updatecache", filepath.Join(t.TempDir(), "none", "private.pem")}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
@@ -134,10 +135,12 @@ func TestVerifyAndFlush(t *testing.T) {
 	})
 	t.Run("flush", func(t *testing.T) {
 		sitemap := filepath.Join(t.TempDir(), "sitemap.xml")
-		text := `<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc> https://www.example.com/b </loc></url></urlset>`
+		text := `<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc> https://www.example.com/b ` +
+			`</loc></url></urlset>`
 		writeFile(t, sitemap, text)
 		w.seen = nil
-		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sitemap", sitemap, "https://www.example.com/a", "https://www.example.com/broken")
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--sitemap", sitemap, "https://www.example.com/a",
+			"https://www.example.com/broken")
 		if code != exitFindings || stdout != "https://www.example.com/a: flushed\nhttps://www.example.com/b: flushed\n" ||
 			!strings.Contains(stderr, "https://www.example.com/broken") || !strings.Contains(stderr, "could not fetch") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
@@ -172,8 +175,10 @@ func TestFlushInJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitFindings || len(got) != 1+len(cacheurl.DefaultCaches()) {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
 	}
-	if google, bing, wrong := got[0], got[1], got[len(got)-1]; google != (flushedPage{URL: "https://www.example.com/a", Cache: "google", Flushed: true}) ||
-		bing.Flushed || bing.Status != 429 || bing.RetryAfter != 60 || bing.Cache != "bing" || wrong.Code != "malformed" || wrong.Error == "" || wrong.Flushed {
+	if google, bing, wrong := got[0], got[1], got[len(got)-1]; google != (flushedPage{URL: "https://www.example.com/a", Cache: "google",
+		Flushed: true}) ||
+		bing.Flushed || bing.Status != 429 || bing.RetryAfter != 60 || bing.Cache != "bing" || wrong.Code != "malformed" || wrong.Error == "" ||
+		wrong.Flushed {
 		t.Errorf("%+v", got)
 	}
 	code, stdout, _ = run(t, "", "flush", "--key", file, "-o", "json", "--all-forms", "--cache", "google", "https://www.example.com/a")
@@ -187,7 +192,8 @@ func TestFlushOfOtherTypesAndSigned(t *testing.T) {
 	file := privateKey(t)
 	w := useWeb(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "OK") })
 	t.Run("image", func(t *testing.T) {
-		code, stdout, stderr := run(t, "", "flush", "--key", file, "--cache", "google", "--type", "ii", "--image-params", "w800", "https://www.example.com/a.jpg")
+		code, stdout, stderr := run(t, "", "flush", "--key", file, "--cache", "google", "--type", "ii", "--image-params", "w800",
+			"https://www.example.com/a.jpg")
 		want := []string{"GET www-example-com.cdn.ampproject.org/update-cache/ii/w800/s/www.example.com/a.jpg"}
 		if code != exitClean || stdout != "https://www.example.com/a.jpg: flushed\n" || !slices.Equal(w.seen, want) {
 			t.Errorf("exit code %d\n%s\n%s\n%q", code, stdout, stderr, w.seen)
@@ -293,7 +299,8 @@ func TestAPageThatTheEngineRejectsIsReportedOnce(t *testing.T) {
 		accepted = nil
 		return run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "--all"}, args...)...)
 	}
-	const reason = `https://www.example.com/42: the engine finds a URL of another host, or a malformed key (status 422 \"InvalidUrl\" \"one of them\")`
+	const reason = `https://www.example.com/42: the engine finds a URL of another host, or a malformed key (status 422 \"InvalidUrl\" \"one ` +
+		`of them\")`
 	reported := func() {
 		t.Helper()
 		code, stdout, stderr := submit("-o", "json")
@@ -305,7 +312,8 @@ func TestAPageThatTheEngineRejectsIsReportedOnce(t *testing.T) {
 		}
 	}
 	reported()
-	if code, stdout, stderr := submit(); code != exitClean || stdout != "" || len(accepted) != 0 || !strings.Contains(stderr, "no page is new") {
+	if code, stdout, stderr := submit(); code != exitClean || stdout != "" || len(accepted) != 0 ||
+		!strings.Contains(stderr, "no page is new") {
 		t.Errorf("the second run: exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	lastmod = "2024-01-02"
@@ -344,7 +352,8 @@ func TestSubmitWithAState(t *testing.T) {
 		submitted      string
 	}{
 		{"the sitemap is down", func() { sitemapIsDown = true }, nil, exitFindings, "", "nothing is recorded", ""},
-		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "", "1 page would be recorded", ""},
+		{"a dry run before the first", func() { sitemapIsDown, pages = false, page(1) }, []string{"--dry-run"}, exitClean, "",
+			"1 page would be recorded", ""},
 		{"the first run", func() { sitemapIsDown, pages = false, page(1)+page(2) }, nil, exitClean, "", "2 pages are recorded", ""},
 		{"nothing has changed", func() {}, nil, exitClean, "", "no page is new or has changed", ""},
 		{"what was only recorded, and the engine is down", func() { isDown = true }, []string{"--all"}, exitFindings, "", "403", ""},
@@ -352,7 +361,8 @@ func TestSubmitWithAState(t *testing.T) {
 			"www.example.com: 2 URLs accepted; the engine still checks the key\n", "", "https://www.example.com/1 https://www.example.com/2"},
 		{"and only once", func() {}, []string{"--all"}, exitClean, "", "no page is new or has changed", ""},
 		{"a dry run", func() { pages += page(3) }, []string{"--dry-run"}, exitClean,
-			"POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\n", "+ https://www.example.com/3\n", ""},
+			"POST https://api.indexnow.org/indexnow\n{\"host\":\"www.example.com\",\"key\":\"7313…\",\"urlList\":[\"https://www.example.com/3\"]}\n",
+			"+ https://www.example.com/3\n", ""},
 		{"the engine is down", func() { isDown = true }, nil, exitFindings, "", "403", ""},
 		{"it is up again", func() { isDown = false; pages += page(4) }, nil, exitClean,
 			"www.example.com: 2 URLs accepted; the engine still checks the key\n", "", "https://www.example.com/3 https://www.example.com/4"},
@@ -364,7 +374,8 @@ func TestSubmitWithAState(t *testing.T) {
 			exitFindings, "", "no longer list: 1", ""},
 		{"then the sitemap is down", func() { isDown, sitemapIsDown = false, true }, []string{"--gone"}, exitFindings, "",
 			"that wait for a run with --gone that reads everything: 1", ""},
-		{"then nobody asks for gone pages", func() { sitemapIsDown = false }, nil, exitClean, "", "that wait for a run with --gone that reads everything: 1", ""},
+		{"then nobody asks for gone pages", func() { sitemapIsDown = false }, nil, exitClean, "",
+			"that wait for a run with --gone that reads everything: 1", ""},
 		{"then it is announced", func() {}, []string{"--gone"}, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n",
 			"no longer list: 1", "https://www.example.com/4"},
 		{"it has come back", func() { pages += page(4) }, nil, exitClean, "www.example.com: 1 URL accepted; the engine still checks the key\n",
@@ -375,7 +386,8 @@ func TestSubmitWithAState(t *testing.T) {
 		t.Run(step.name, func(t *testing.T) {
 			step.change()
 			submitted = nil
-			code, stdout, stderr := run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state}, step.args...)...)
+			code, stdout, stderr := run(t, "", append([]string{"submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state},
+				step.args...)...)
 			if code != step.code || stdout != step.stdout || !strings.Contains(stderr, step.stderr) || step.stderr == "" && stderr != "" ||
 				strings.Join(submitted, " ") != step.submitted {
 				t.Errorf("exit code %d\n%s\n%s\nsubmitted %q", code, stdout, stderr, submitted)
@@ -438,7 +450,8 @@ func TestSubmitWithAState(t *testing.T) {
 		}
 	})
 	t.Run("JSON", func(t *testing.T) {
-		if code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "-o", "json"); code != exitClean ||
+		if code, stdout, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", state, "-o",
+			"json"); code != exitClean ||
 			stdout != "[]\n" {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
@@ -448,14 +461,16 @@ func TestSubmitWithAState(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "state.json.ampcors-new"), "half")
 		code, _, stderr := run(t, "", "submit", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(dir, "state.json"))
 		found, err := filepath.Glob(filepath.Join(dir, "*"))
-		if want := []string{filepath.Join(dir, "state.json"), filepath.Join(dir, "state.json.lock")}; code != exitClean || err != nil || !slices.Equal(found, want) {
+		if want := []string{filepath.Join(dir, "state.json"), filepath.Join(dir, "state.json.lock")}; code != exitClean || err != nil ||
+			!slices.Equal(found, want) {
 			t.Errorf("exit code %d, %q, %v\n%s", code, found, err, stderr)
 		}
 	})
 	keys, flushed := filepath.Join(t.TempDir(), "keys.json"), filepath.Join(t.TempDir(), "flushed.json")
 	const keysText = `{"www.example.com": ["73134416ae45434d98edc086e0bf6740"]}`
 	writeFile(t, keys, keysText)
-	if code, _, stderr := run(t, "", "flush", "--key", privateKey(t), "--state", flushed, "--sitemap", "https://www.example.com/sitemap.xml"); code != exitClean {
+	if code, _, stderr := run(t, "", "flush", "--key", privateKey(t), "--state", flushed, "--sitemap",
+		"https://www.example.com/sitemap.xml"); code != exitClean {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	for name, args := range map[string][]string{
@@ -496,7 +511,8 @@ func TestAStateWithSkippedPages(t *testing.T) {
 	}
 	pages += "https://www.example.com/3\n"
 	if code, stdout, stderr := run(t, "", args...); code != exitFindings || stdout != "www.example.com: 1 URL accepted\n" ||
-		!strings.Contains(stderr, "line 2 (26 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the file\n") ||
+		!strings.Contains(stderr, "line 2 (26 bytes) is on another host, which is not allowed; want a URL of www.example.com, the host of the "+
+			"file\n") ||
 		!strings.Contains(stderr, "ampcors: if another host is meant, name it with --allow-host\n") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -509,7 +525,8 @@ func TestAStateWithSkippedPages(t *testing.T) {
 // Two runs at one time do not announce the same pages.
 func TestAStateIsLocked(t *testing.T) {
 	key := privateKey(t)
-	args := []string{"flush", "--key", key, "--all", "--sitemap", "https://www.example.com/sitemap.xml", "--state", filepath.Join(t.TempDir(), "state.json")}
+	args := []string{"flush", "--key", key, "--all", "--sitemap", "https://www.example.com/sitemap.xml", "--state",
+		filepath.Join(t.TempDir(), "state.json")}
 	inner := ""
 	useWeb(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/sitemap.xml" {
@@ -521,7 +538,8 @@ func TestAStateIsLocked(t *testing.T) {
 		io.WriteString(w, "OK")
 	})
 	code, stdout, stderr := run(t, "", args...)
-	if code != exitClean || stdout != "https://www.example.com/a[1]?%7e: flushed\n" || !strings.HasPrefix(inner, "3ampcors: another ampcors uses the state") {
+	if code != exitClean || stdout != "https://www.example.com/a[1]?%7e: flushed\n" ||
+		!strings.HasPrefix(inner, "3ampcors: another ampcors uses the state") {
 		t.Errorf("exit code %d\n%s\n%s\n%s", code, stdout, stderr, inner)
 	}
 }
@@ -605,12 +623,14 @@ func TestSubmit(t *testing.T) {
 	})
 	t.Setenv("INDEXNOW_KEY", key)
 	t.Run("verify", func(t *testing.T) {
-		if code, stdout, stderr := run(t, "www.example.com\n", "verify"); code != exitClean || stdout != "www.example.com: the key file is correct\n" {
+		if code, stdout, stderr := run(t, "www.example.com\n", "verify"); code != exitClean ||
+			stdout != "www.example.com: the key file is correct\n" {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 	})
 	t.Run("some accepted", func(t *testing.T) {
-		code, stdout, stderr := run(t, "https://www.example.com/1\nhttps://www.example.com/2\nhttps://www.example.net/\nhttps://www.example.com:8443/\n", "submit")
+		code, stdout, stderr := run(t, "https://www.example.com/1\nhttps://www.example.com/2\nhttps://www.example.net/\n"+
+			"https://www.example.com:8443/\n", "submit")
 		if code != exitFindings || stdout != "www.example.com: 2 URLs accepted\n" || !strings.Contains(stderr, "www.example.net") ||
 			!strings.Contains(stderr, "8443") || strings.Contains(stdout+stderr, key) {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
@@ -683,7 +703,8 @@ func TestExitCodesOfAnnouncements(t *testing.T) {
 		"429":         {busy, exitLater, "; try again after 2m0s"},
 		"pending key": {coded("SiteVerificationNotCompleted"), exitLater, "has not verified the key yet"},
 		"another key": {coded("UserForbiddedToAccessSite"), exitFindings, "verify the key file first, and if it is right, make another key"},
-		"unknown":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) }, exitFindings, "verify it first"},
+		"unknown": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) }, exitFindings,
+			"verify it first"},
 	} {
 		answer = test.answer
 		code, stdout, stderr := run(t, "", "submit", "--endpoint", server.URL, "https://www.example.com/a")
@@ -698,10 +719,12 @@ func TestExitCodesOfAnnouncements(t *testing.T) {
 		t.Errorf("%s", stdout)
 	}
 	// A page that is wrong is also wrong later, beside one that is not.
-	if code, stdout, stderr := run(t, "", "submit", "--endpoint", server.URL, "https://www.example.com/a", "ftp://www.example.com/"); code != exitFindings {
+	if code, stdout, stderr := run(t, "", "submit", "--endpoint", server.URL, "https://www.example.com/a",
+		"ftp://www.example.com/"); code != exitFindings {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := run(t, "", "submit", "--endpoint", server.URL, "--endpoint", "https://a.example", "https://www.example.com/a"); code != exitUsage ||
+	if code, _, stderr := run(t, "", "submit", "--endpoint", server.URL, "--endpoint", "https://a.example",
+		"https://www.example.com/a"); code != exitUsage ||
 		!strings.Contains(stderr, "share what one of them is told") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
@@ -724,7 +747,8 @@ func TestAPageThatNoKeyFileCoversIsSaidOnce(t *testing.T) {
 		"--sitemap", "https://www.example.com/sitemap.xml", "--all", "--state", state}
 	code, stdout, stderr := run(t, "", args...)
 	if code != exitFindings || !strings.Contains(stdout, "www.example.com: 2 URLs accepted") ||
-		!strings.Contains(stdout+stderr, `"https://www.example.com/c/1" is not covered by the key file, which is for its own folder; want a page below "https://www.example.com/a/" or "https://www.example.com/b/"`) {
+		!strings.Contains(stdout+stderr, `"https://www.example.com/c/1" is not covered by the key file, which is for its own folder; want a `+
+			`page below "https://www.example.com/a/" or "https://www.example.com/b/"`) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := run(t, "", args...); code != exitClean || stderr != "ampcors: no page is new or has changed\n" {
@@ -773,9 +797,12 @@ func TestTheLinesOfShowKeySendTheRequests(t *testing.T) {
 	paste("--key-location", "https://www.example.com/a/it's.txt", "https://www.example.com/a/é?x='1'&$HOME")
 	paste("https://www.example.com/1", "https://www.example.com/2")
 	want := []string{
-		`POST /indexnow application/json; charset=utf-8 {"host":"www.example.com","key":"0123456789abcdef","keyLocation":"https://www.example.com/a/it's.txt","urlList":["https://www.example.com/a/%C3%A9?x='1'&$HOME"]}`,
-		`GET /indexnow?key=0123456789abcdef&keyLocation=https%3A%2F%2Fwww.example.com%2Fa%2Fit%27s.txt&url=https%3A%2F%2Fwww.example.com%2Fa%2F%25C3%25A9%3Fx%3D%271%27%26%24HOME`,
-		`POST /indexnow application/json; charset=utf-8 {"host":"www.example.com","key":"0123456789abcdef","urlList":["https://www.example.com/1","https://www.example.com/2"]}`,
+		`POST /indexnow application/json; charset=utf-8 {"host":"www.example.com","key":"0123456789abcdef",` +
+			`"keyLocation":"https://www.example.com/a/it's.txt","urlList":["https://www.example.com/a/%C3%A9?x='1'&$HOME"]}`,
+		`GET /indexnow?key=0123456789abcdef&keyLocation=https%3A%2F%2Fwww.example.com%2Fa%2Fit%27s.txt` +
+			`&url=https%3A%2F%2Fwww.example.com%2Fa%2F%25C3%25A9%3Fx%3D%271%27%26%24HOME`,
+		`POST /indexnow application/json; charset=utf-8 {"host":"www.example.com","key":"0123456789abcdef",` +
+			`"urlList":["https://www.example.com/1","https://www.example.com/2"]}`,
 	}
 	for i := range got {
 		got[i] = strings.TrimRight(got[i], " \n")
@@ -819,7 +846,8 @@ func TestVerifyOfANewSite(t *testing.T) {
 		!strings.Contains(stderr, "www.example.com") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	if code, _, stderr := run(t, "", "verify", "ftp://www.example.com"); code != exitFindings || !strings.Contains(stderr, "ftp://www.example.com") {
+	if code, _, stderr := run(t, "", "verify", "ftp://www.example.com"); code != exitFindings ||
+		!strings.Contains(stderr, "ftp://www.example.com") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -939,14 +967,19 @@ func TestABadSitemapBesideAGoodOne(t *testing.T) {
 		stderr []string
 		stdout string
 	}{
-		{pages, 503, "down.xml", exitFindings, []string{"/bad.xml: its XML has an error at line 1: an &", "nothing is recorded, because a later run may read"}, ""},
-		{pages, 404, "down.xml", exitFindings, []string{"/bad.xml: its XML has an error at line 1: an &", "the answer is 404", "2 pages are recorded"}, ""},
+		{pages, 503, "down.xml", exitFindings, []string{"/bad.xml: its XML has an error at line 1: an &",
+			"nothing is recorded, because a later run may read"}, ""},
+		{pages, 404, "down.xml", exitFindings, []string{"/bad.xml: its XML has an error at line 1: an &", "the answer is 404",
+			"2 pages are recorded"}, ""},
 		{pages, 0, "", exitFindings, []string{"/bad.xml: its XML"}, ""},
-		{"https://www.example.com/1\nhttps://www.example.com/3\n", 0, "", exitFindings, []string{"/bad.xml: its XML"}, "www.example.com: 1 URL accepted\n"},
-		{"https://www.example.com/1\n", 0, "--gone", exitFindings, []string{"no page is taken to be gone, because not everything could be read"}, ""},
+		{"https://www.example.com/1\nhttps://www.example.com/3\n", 0, "", exitFindings, []string{"/bad.xml: its XML"},
+			"www.example.com: 1 URL accepted\n"},
+		{"https://www.example.com/1\n", 0, "--gone", exitFindings, []string{"no page is taken to be gone, because not everything could be read"},
+			""},
 	} {
 		pages, downs = step.pages, step.down
-		args := []string{"submit", "--state", state, "--sitemap", "https://www.example.com/good.txt", "--sitemap", "https://www.example.com/bad.xml"}
+		args := []string{"submit", "--state", state, "--sitemap", "https://www.example.com/good.txt", "--sitemap",
+			"https://www.example.com/bad.xml"}
 		switch step.args {
 		case "down.xml":
 			args = append(args, "--sitemap", "https://www.example.com/down.xml")
@@ -994,7 +1027,8 @@ func TestREADMEsPartAboutCI(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := run(t, "", "submit", "--endpoint", "google", "--dry-run", "https://www.example.com/"); code != exitUsage || !strings.Contains(stderr, "want amazon, bing, internetarchive") {
+	if code, _, stderr := run(t, "", "submit", "--endpoint", "google", "--dry-run", "https://www.example.com/"); code != exitUsage ||
+		!strings.Contains(stderr, "want amazon, bing, internetarchive") {
 		t.Errorf("an engine that does not take part: %d %s", code, stderr)
 	}
 }
@@ -1024,13 +1058,19 @@ func TestSharedFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"caches", "--resolve", "lists.example:80:" + server.Listener.Addr().String(), "--compare", "http://lists.example/caches.json"}, exitClean, "the same "},
-		{[]string{"cached", "--caches", other, "--resolve", "www-example-com.cache.example:443:" + secure.Listener.Addr().String(), "https://www.example.com/a"}, exitLater, "certificate"},
-		{[]string{"flush", "--key", key, "--cache", "google", "--resolve", "www-example-com.cdn.ampproject.org:443:" + secure.Listener.Addr().String(), "https://www.example.com/a"}, exitLater, "certificate"},
-		{[]string{"probe", "--plan", "--caches", other, "--endpoint", "https://api.example/", "--publisher", "www.example.com"}, exitClean, "https://www-example-com.cache.example"},
+		{[]string{"caches", "--resolve", "lists.example:80:" + server.Listener.Addr().String(), "--compare", "http://lists.example/caches.json"},
+			exitClean, "the same "},
+		{[]string{"cached", "--caches", other, "--resolve", "www-example-com.cache.example:443:" + secure.Listener.Addr().String(),
+			"https://www.example.com/a"}, exitLater, "certificate"},
+		{[]string{"flush", "--key", key, "--cache", "google", "--resolve",
+			"www-example-com.cdn.ampproject.org:443:" + secure.Listener.Addr().String(), "https://www.example.com/a"}, exitLater, "certificate"},
+		{[]string{"probe", "--plan", "--caches", other, "--endpoint", "https://api.example/", "--publisher", "www.example.com"}, exitClean,
+			"https://www-example-com.cache.example"},
 		{[]string{"verify", "-o", "json", "www.example.com"}, exitClean, `"www.example.com: the key file is correct"`},
-		{[]string{"flush", "--key", key, "--dry-run", "--sitemap", "https://www.example.com/sitemap.xml", "--allow-host", "shop.example"}, exitClean, "/c/s/shop.example/b"},
-		{[]string{"flush", "--key", key, "--state", state, "--gone", "--max-gone", "1", "--sitemap", "https://www.example.com/sitemap.xml", "--allow-host", "shop.example"}, exitClean, ""},
+		{[]string{"flush", "--key", key, "--dry-run", "--sitemap", "https://www.example.com/sitemap.xml", "--allow-host", "shop.example"},
+			exitClean, "/c/s/shop.example/b"},
+		{[]string{"flush", "--key", key, "--state", state, "--gone", "--max-gone", "1", "--sitemap", "https://www.example.com/sitemap.xml",
+			"--allow-host", "shop.example"}, exitClean, ""},
 	} {
 		if code, stdout, stderr := run(t, "", test.args...); code != test.code || !strings.Contains(stdout+stderr, test.want) {
 			t.Errorf("%q: exit code %d; want %d and %q in\n%s%s", test.args, code, test.code, test.want, stdout, stderr)
@@ -1052,7 +1092,8 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, args := range [][]string{{"flush", "--key", key, "--dry-run", "https://www.example.com/"}, {"submit", "--keys", keys, "--dry-run", "https://www.example.com/"}} {
+		for _, args := range [][]string{{"flush", "--key", key, "--dry-run", "https://www.example.com/"},
+			{"submit", "--keys", keys, "--dry-run", "https://www.example.com/"}} {
 			code, _, stderr := run(t, "", args...)
 			if code != exitClean || strings.Contains(stderr, "chmod 600") != isWarned {
 				t.Errorf("%04o: %q: %d %s", mode, args, code, stderr)
@@ -1094,7 +1135,8 @@ func TestTheLogHasEachAnswer(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &got); err != nil || got.Time.IsZero() {
 				t.Errorf("%s: %v", line, err)
 			}
-			lines = append(lines, fmt.Sprintf("%s%s%s %t %d", strings.Join(got.URLs, " "), got.URL, got.Cache, got.Accepted || got.Flushed, got.Status))
+			lines = append(lines, fmt.Sprintf("%s%s%s %t %d", strings.Join(got.URLs, " "), got.URL, got.Cache, got.Accepted || got.Flushed,
+				got.Status))
 		}
 		slices.Sort(lines)
 		return lines
@@ -1115,7 +1157,8 @@ func TestTheLogHasEachAnswer(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	run(t, "", "submit", "--log", filepath.Join(dir, "secrets"), "https://www.example.com/"+secret+".txt")
 	run(t, "", "flush", "--key", key, "--log", filepath.Join(dir, "secrets"), "https://jane:"+secret+"@www.example.com/a")
-	if data, err := os.ReadFile(filepath.Join(dir, "secrets")); err != nil || strings.Contains(string(data), secret) || !strings.Contains(string(data), "…@www.example.com") {
+	if data, err := os.ReadFile(filepath.Join(dir, "secrets")); err != nil || strings.Contains(string(data), secret) ||
+		!strings.Contains(string(data), "…@www.example.com") {
 		t.Errorf("%s, %v", data, err)
 	}
 	pages := append(slices.Repeat([]string{"https://www.example.com/a"}, 601), "https://www.example.net/a", ":")

@@ -26,13 +26,18 @@ func newCached() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cached [URL of an AMP document, also on a cache ...]",
 		Short: "Ask AMP Caches whether they serve a page, and how old their copy is",
-		Long: "Ask AMP Caches whether they serve a page, and how old their copy is. By AMP's document about cache URLs, a cache redirects to the canonical page if a page is not valid AMP, and answers 404 if it does not find it or if the publisher's server answers 5xx. Asking a cache for a page may make it fetch the page. If a cache redirects, the publisher's page is fetched as well, for the canonical URL that it names.\n\n" +
+		Long: "Ask AMP Caches whether they serve a page, and how old their copy is. By AMP's document about cache URLs, a " +
+			"cache redirects to the canonical page if a page is not valid AMP, and answers 404 if it does not find it or if " +
+			"the publisher's server answers 5xx. Asking a cache for a page may make it fetch the page. If a cache redirects, " +
+			"the publisher's page is fetched as well, for the canonical URL that it names.\n\n" +
 			"Exit codes: 0 each cache serves each page, 1 one does not, 2 wrong usage, 3 one does not answer now.",
 		Example: "  ampcors cached https://www.example.com/amp/article",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
-	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses; a page is served if the cache serves one of them")
-	contentType := cmd.Flags().String("type", "", "content type of a publisher's URL: c (document), i (image), r (other file) or another one of ampcors cacheurl; if empty, it is guessed from the extension")
+	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not "+
+		"public which one a cache uses; a page is served if the cache serves one of them")
+	contentType := cmd.Flags().String("type", "", "content type of a publisher's URL: c (document), i (image), r (other "+
+		"file) or another one of ampcors cacheurl; if empty, it is guessed from the extension")
 	perSecond := cmd.Flags().Float64("rate", 5, "requests per second")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -150,7 +155,8 @@ func (copies copies) String() string {
 		if c.Status != 0 {
 			status = strconv.Itoa(c.Status)
 		}
-		for _, detail := range [][2]string{{"status", status}, {"age", c.Age}, {"Last-Modified", c.LastModified}, {"canonical URL", c.Canonical},
+		for _, detail := range [][2]string{{"status", status}, {"age", c.Age}, {"Last-Modified", c.LastModified},
+			{"canonical URL", c.Canonical},
 			{"to", c.Location}, {"retry after", seconds(c.RetryAfter)}, {"because", c.Error}} {
 			if detail[1] != "" {
 				line += fmt.Sprintf("; %s %.300s", detail[0], detail[1])
@@ -185,7 +191,8 @@ func redirectTo(location, canonical string, known []cacheurl.Cache) string {
 	return redirected
 }
 
-// canonicalOfPage fetches a publisher's page, and returns the canonical URL that it names, or "". It follows redirects, as caches do.
+// canonicalOfPage fetches a publisher's page, and returns the canonical URL that it names, or "". It follows
+// redirects, as caches do.
 func canonicalOfPage(ctx context.Context, client *http.Client, page string) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -242,8 +249,8 @@ func askCache(ctx context.Context, client *http.Client, cache cacheurl.Cache, at
 	return c
 }
 
-// ageOf returns the age of a copy, by its header Age (RFC 9111 section 5.1). Without it, the age is not known: Date says when the cache
-// answered, and Last-Modified, which is printed too, when Google's cache made its copy.
+// ageOf returns the age of a copy, by its header Age (RFC 9111 section 5.1). Without it, the age is not known: Date
+// says when the cache answered, and Last-Modified, which is printed too, when Google's cache made its copy.
 func ageOf(h http.Header) string {
 	seconds, err := strconv.ParseInt(h.Get("Age"), 10, 32)
 	if err != nil || seconds < 0 {
@@ -276,7 +283,8 @@ func documentOf(r io.Reader) (d document) {
 					href = a.Val
 				}
 			}
-			isCanonical := slices.ContainsFunc(strings.Fields(rel), func(word string) bool { return strings.EqualFold(word, "canonical") })
+			isCanonical := slices.ContainsFunc(strings.Fields(rel),
+				func(word string) bool { return strings.EqualFold(word, "canonical") })
 			if tag.Data == "link" && isCanonical {
 				d.canonical = strings.TrimSpace(href)
 				return d

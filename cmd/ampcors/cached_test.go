@@ -23,7 +23,8 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}
 		switch page := r.URL.Path; {
 		case strings.HasSuffix(page, "/article"):
-			resp.Header = http.Header{"Age": {"35"}, "Date": {time.Now().UTC().Format(http.TimeFormat)}, "Last-Modified": {"Wed, 25 Nov 2026 10:00:00 GMT"}}
+			resp.Header = http.Header{"Age": {"35"}, "Date": {time.Now().UTC().Format(http.TimeFormat)},
+				"Last-Modified": {"Wed, 25 Nov 2026 10:00:00 GMT"}}
 			resp.Body = io.NopCloser(strings.NewReader(`<!doctype html><html amp><head><link rel="Canonical" href="https://www.example.com/story">`))
 		case strings.HasSuffix(page, "/invalid") && r.URL.Host != "www.example.com":
 			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www.example.com/story"}}
@@ -37,7 +38,8 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 			resp.StatusCode = http.StatusServiceUnavailable
 		case strings.HasSuffix(page, "/early"):
 			resp.StatusCode = http.StatusTooEarly
-		case strings.HasSuffix(page, "/elsewhere") && r.URL.Host == "www.example.com", strings.HasSuffix(page, "/invalid") && r.URL.Host == "www.example.com":
+		case strings.HasSuffix(page, "/elsewhere") && r.URL.Host == "www.example.com",
+			strings.HasSuffix(page, "/invalid") && r.URL.Host == "www.example.com":
 			resp.Body = io.NopCloser(strings.NewReader(`<html amp><link rel=canonical href="/story">`))
 		case strings.HasSuffix(page, "/elsewhere"):
 			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www.example.com/login"}}
@@ -46,7 +48,8 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		case strings.HasSuffix(page, "/unnamed"):
 			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www.example.com/login"}}
 		case strings.HasSuffix(page, "/moved"):
-			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"https://www-example-com.www.bing-amp.com/c/s/www.example.com/moved"}}
+			resp.StatusCode, resp.Header = http.StatusFound, http.Header{
+				"Location": {"https://www-example-com.www.bing-amp.com/c/s/www.example.com/moved"}}
 			if strings.HasSuffix(r.URL.Host, "bing-amp.com") {
 				resp.Header.Set("Location", "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/moved")
 			}
@@ -68,19 +71,24 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		want string
 	}{
 		{[]string{"https://www.example.com/article"}, exitClean, google +
-			"article\n    served; status 200; age 35s; Last-Modified Wed, 25 Nov 2026 10:00:00 GMT; canonical URL https://www.example.com/story\nbing: https://www-example-com.www.bing-amp.com/c/s/www.example.com/article\n    served; status 200; age 35s;"},
+			"article\n    served; status 200; age 35s; Last-Modified Wed, 25 Nov 2026 10:00:00 GMT; canonical URL " +
+			"https://www.example.com/story\nbing: https://www-example-com.www.bing-amp.com/c/s/www.example.com/article\n    served; status 200; " +
+			"age 35s;"},
 		{[]string{"https://www.example.com/invalid"}, exitFindings, google +
 			"invalid\n    redirected to the canonical page: the cache has no valid AMP document; status 302; to https://www.example.com/story\n"},
 		{[]string{"https://www.example.com/loop"}, exitFindings, google + "loop\n    not served; status 302; to /c/s/www.example.com/loop2\n"},
 		{[]string{"https://www.example.com/none"}, exitFindings, google +
 			"none\n    not found: the cache does not find it, or the publisher's server answers 404 or 5xx; status 404\n"},
-		{[]string{"https://www.example.com/busy"}, exitLater, google + "busy\n    not served now: try again later; status 429; retry after 1m30s\n"},
+		{[]string{"https://www.example.com/busy"}, exitLater, google +
+			"busy\n    not served now: try again later; status 429; retry after 1m30s\n"},
 		{[]string{"https://www.example.com/overloaded"}, exitLater, google + "overloaded\n    not served now: try again later; status 503\n"},
 		{[]string{"https://www.example.com/early"}, exitLater, google + "early\n    not served now: try again later; status 425\n"},
 		{[]string{"https://www.example.com/elsewhere"}, exitFindings, google +
-			"elsewhere\n    redirected to another URL than the canonical one of the publisher's page, https://www.example.com/story; status 302; to https://www.example.com/login\n"},
+			"elsewhere\n    redirected to another URL than the canonical one of the publisher's page, https://www.example.com/story; status 302; " +
+			"to https://www.example.com/login\n"},
 		{[]string{"https://www.example.com/unnamed"}, exitFindings, google +
-			"unnamed\n    redirected; the publisher's page names no canonical URL that could be compared; status 302; to https://www.example.com/login\n"},
+			"unnamed\n    redirected; the publisher's page names no canonical URL that could be compared; status 302; to " +
+			"https://www.example.com/login\n"},
 		{[]string{"https://www.example.com/moved"}, exitFindings, google +
 			"moved\n    redirected to another AMP Cache; status 302; to https://www-example-com.www.bing-amp.com/c/s/www.example.com/moved\n"},
 		{[]string{"https://www.example.com/plain"}, exitFindings, google + "plain\n    served, but it is no AMP document; status 200\n"},
@@ -91,8 +99,10 @@ func TestEachAnswerOfACacheHasItsResult(t *testing.T) {
 		{[]string{"--all-forms", "https://www.example.com/hash"}, exitClean, google + "hash\n    not found"},
 		{[]string{"https://www.example.com/hash"}, exitFindings, google + "hash\n    not found"},
 		{[]string{"--all-forms", "https://faß.de/article"}, exitClean,
-			"google: https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/article\n    served"}, // without the form that is strasse.de's, so to say
-		{[]string{"--type", "i", "https://www.example.com/article"}, exitClean, "google: https://www-example-com.cdn.ampproject.org/i/s/www.example.com/article\n"},
+			// without the form that is strasse.de's, so to say
+			"google: https://xn--fa-de-mqa.cdn.ampproject.org/c/s/xn--fa-hia.de/article\n    served"},
+		{[]string{"--type", "i", "https://www.example.com/article"}, exitClean,
+			"google: https://www-example-com.cdn.ampproject.org/i/s/www.example.com/article\n"},
 		{[]string{"https://www-example-com.cdn.ampproject.org/c/s/www.example.org/"}, exitFindings, ""},
 		{[]string{"--type", "x", "https://www.example.com/article"}, exitUsage, ""},
 		{[]string{"--rate", "0", "https://www.example.com/article"}, exitUsage, ""},
@@ -136,7 +146,8 @@ func TestCachedAsksForTheURLItself(t *testing.T) {
 	var asked []string
 	httpClient.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 		asked = append(asked, r.URL.String())
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<html amp>")), Request: r}, nil
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<html amp>")), Request: r},
+			nil
 	})
 	const (
 		google = "https://www-example-com.cdn.ampproject.org"
@@ -152,21 +163,30 @@ func TestCachedAsksForTheURLItself(t *testing.T) {
 		{google + "/r/s/www.example.com/a.woff2", []string{google + "/r/s/www.example.com/a.woff2"}, ""},
 		{google + "/v/s/www.example.com/a?amp_js_v=0.1", []string{google + "/v/s/www.example.com/a?amp_js_v=0.1"}, ""},
 		{google + "/ii/w800/s/www.example.com/a.jpg", []string{google + "/ii/w800/s/www.example.com/a.jpg"}, ""},
-		{google + "/c/www.example.com/a?b=1&amp_latest_update_time=5", []string{google + "/c/www.example.com/a?b=1&amp_latest_update_time=5"}, ""},
+		{google + "/c/www.example.com/a?b=1&amp_latest_update_time=5", []string{google + "/c/www.example.com/a?b=1&amp_latest_update_time=5"},
+			""},
 		{bing + "/c/s/www.example.com/a", []string{bing + "/c/s/www.example.com/a"}, ""},
 		{hash + "/c/s/www.example.com/a", []string{hash + "/c/s/www.example.com/a"}, ""},
-		{"--all-forms " + bing + "/c/s/www.example.com/a", []string{bing + "/c/s/www.example.com/a", strings.Replace(hash, "cdn.ampproject.org", "www.bing-amp.com", 1) + "/c/s/www.example.com/a"}, ""},
-		{google + "/update-cache/c/s/www.example.com/a?b=1&amp_action=flush&amp_ts=1&amp_url_signature=x_y-z", []string{google + "/c/s/www.example.com/a?b=1"}, "an update-cache request"},
-		{google + "/update-cache/c/s/www.example.com/a?amp_action=flush&id=7&amp_ts=1&x-amp_ts=2&amp_url_signature=x", []string{google + "/c/s/www.example.com/a?id=7&x-amp_ts=2"}, "an update-cache request"},
-		{google + "/update-cache/i/s/www.example.com/a.png?amp_action=flush&amp_ts=1&amp_url_signature=x", []string{google + "/i/s/www.example.com/a.png"}, "an update-cache request"},
+		{"--all-forms " + bing + "/c/s/www.example.com/a", []string{bing + "/c/s/www.example.com/a",
+			strings.Replace(hash, "cdn.ampproject.org", "www.bing-amp.com", 1) + "/c/s/www.example.com/a"}, ""},
+		{google + "/update-cache/c/s/www.example.com/a?b=1&amp_action=flush&amp_ts=1&amp_url_signature=x_y-z",
+			[]string{google + "/c/s/www.example.com/a?b=1"}, "an update-cache request"},
+		{google + "/update-cache/c/s/www.example.com/a?amp_action=flush&id=7&amp_ts=1&x-amp_ts=2&amp_url_signature=x",
+			[]string{google + "/c/s/www.example.com/a?id=7&x-amp_ts=2"}, "an update-cache request"},
+		{google + "/update-cache/i/s/www.example.com/a.png?amp_action=flush&amp_ts=1&amp_url_signature=x",
+			[]string{google + "/i/s/www.example.com/a.png"}, "an update-cache request"},
 		{"https://www.google.com/amp/s/www.example.com/a", []string{google + "/c/s/www.example.com/a"}, "the URL of a viewer"},
 		{"--type c " + google + "/c/s/www.example.com/a", []string{google + "/c/s/www.example.com/a"}, ""},
 		{"--type i " + google + "/c/s/www.example.com/a", nil, "has the type c in its path, and --type is i"},
 		{"https://www.example.com/a.png", []string{google + "/i/s/www.example.com/a.png", bing + "/i/s/www.example.com/a.png"}, ""},
-		{"https://www.example.com/a.woff2?v=2", []string{google + "/r/s/www.example.com/a.woff2?v=2", bing + "/r/s/www.example.com/a.woff2?v=2"}, ""},
-		{"--type c https://www.example.com/a.png", []string{google + "/c/s/www.example.com/a.png", bing + "/c/s/www.example.com/a.png"}, "an image or a font by its extension"},
-		{"https://www.example.com/a.mp4", []string{google + "/c/s/www.example.com/a.mp4", bing + "/c/s/www.example.com/a.mp4"}, "no document by its extension"},
-		{"https://example.zip", []string{"https://example-zip.cdn.ampproject.org/c/s/example.zip", "https://example-zip.www.bing-amp.com/c/s/example.zip"}, ""},
+		{"https://www.example.com/a.woff2?v=2", []string{google + "/r/s/www.example.com/a.woff2?v=2", bing + "/r/s/www.example.com/a.woff2?v=2"},
+			""},
+		{"--type c https://www.example.com/a.png", []string{google + "/c/s/www.example.com/a.png", bing + "/c/s/www.example.com/a.png"},
+			"an image or a font by its extension"},
+		{"https://www.example.com/a.mp4", []string{google + "/c/s/www.example.com/a.mp4", bing + "/c/s/www.example.com/a.mp4"},
+			"no document by its extension"},
+		{"https://example.zip", []string{"https://example-zip.cdn.ampproject.org/c/s/example.zip",
+			"https://example-zip.www.bing-amp.com/c/s/example.zip"}, ""},
 		{"https://www.example.com/a.html", []string{google + "/c/s/www.example.com/a.html", bing + "/c/s/www.example.com/a.html"}, ""},
 	} {
 		asked = nil
@@ -183,7 +203,8 @@ func TestCanonicalURLsAreCompared(t *testing.T) {
 	t.Cleanup(func() { *httpClient = saved })
 	var location, head string
 	httpClient.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
-		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<html amp><head>" + head)), Request: r}
+		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<html amp><head>" + head)),
+			Request: r}
 		switch {
 		case r.URL.Host != "www.example.com":
 			resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {location}}
@@ -250,7 +271,8 @@ func TestCachesAreComparedWithAnotherList(t *testing.T) {
 		{"", 503, []string{"caches", "--compare", at}, exitLater, "the answer is 503"},
 		{"", 408, []string{"caches", "--compare", at}, exitLater, "the answer is 408"},
 		{"", 404, []string{"caches", "--compare", at}, exitFindings, "the answer is 404"},
-		{stdout, 200, []string{"caches", "--compare", otherCaches(t)}, exitFindings, "new: other, cache.example\ngone: google, cdn.ampproject.org\n"},
+		{stdout, 200, []string{"caches", "--compare", otherCaches(t)}, exitFindings,
+			"new: other, cache.example\ngone: google, cdn.ampproject.org\n"},
 		{stdout, 200, []string{"caches", "--compare", "nowhere.json"}, exitUsage, "nowhere.json"},
 		{stdout, 200, []string{"caches", "--caches", at}, exitUsage, "ampcors caches --compare " + at + " shows how"},
 		{stdout, 200, []string{"caches", "more"}, exitUsage, ""},

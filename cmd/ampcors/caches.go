@@ -36,13 +36,16 @@ type cachesFile string
 
 // addCaches adds the flag --caches.
 func addCaches(cmd *cobra.Command) *cachesFile {
-	file := cmd.Flags().String("caches", "", "file with the AMP Caches, in the format of https://cdn.ampproject.org/caches.json; if empty, the caches of the configuration are used, or Google's and Bing's if it names none")
+	file := cmd.Flags().String("caches", "", "file with the AMP Caches, in the format of "+
+		"https://cdn.ampproject.org/caches.json; if empty, the caches of the configuration are used, or Google's and "+
+		"Bing's if it names none")
 	return (*cachesFile)(file)
 }
 
 // addNoCaches adds the flag --no-caches.
 func addNoCaches(cmd *cobra.Command) *bool {
-	none := cmd.Flags().Bool("no-caches", false, "no AMP Cache is trusted: pages run at the publishers' own origins, as with caches: [] in a configuration")
+	none := cmd.Flags().Bool("no-caches", false, "no AMP Cache is trusted: pages run at the publishers' own origins, as "+
+		"with caches: [] in a configuration")
 	cmd.MarkFlagsMutuallyExclusive("caches", "no-caches")
 	return none
 }
@@ -53,7 +56,8 @@ func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 		return cacheurl.DefaultCaches(), nil
 	}
 	if isURL(string(*f)) {
-		return nil, fmt.Errorf("--caches reads a file, and %s is a URL; ampcors caches --compare %[1]s shows how that list differs from the built-in one", string(*f))
+		return nil, fmt.Errorf("--caches reads a file, and %s is a URL; ampcors caches --compare %[1]s shows how that list "+
+			"differs from the built-in one", string(*f))
 	}
 	file, err := os.Open(string(*f))
 	if err != nil {
@@ -64,7 +68,8 @@ func (f *cachesFile) read() ([]cacheurl.Cache, error) {
 	if err != nil {
 		for v := range badvalue.All(err) {
 			if v.Code == badvalue.Missing && v.Path == "caches" {
-				return nil, fmt.Errorf(`%s: %w. To trust no AMP Cache, use "caches": [] in a configuration, or --no-caches of ampcors probe and ampcors advice`, string(*f), err)
+				return nil, fmt.Errorf(`%s: %w. To trust no AMP Cache, use "caches": [] in a configuration, or --no-caches of `+
+					`ampcors probe and ampcors advice`, string(*f), err)
 			}
 		}
 		return nil, fmt.Errorf("%s: %w", string(*f), err)
@@ -76,13 +81,18 @@ func newCaches() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "caches",
 		Short: "Print the AMP Caches that are trusted, or compare them with another list",
-		Long: "Print, as JSON, the AMP Caches that are trusted. The member cachesFile of a configuration can name a file with this output. With --compare, print instead which caches of another list are new, gone or changed. Servers fetch no list: whoever runs a trusted cache can serve any page as a page of any publisher, so a person must decide whether to trust it.\n\n" +
-			"Exit codes: 0 the lists are the same, or none is compared, 1 they differ, or the other URL has no valid list, 2 wrong usage, 3 the other list cannot be fetched now.",
+		Long: "Print, as JSON, the AMP Caches that are trusted. The member cachesFile of a configuration can name a file " +
+			"with this output. With --compare, print instead which caches of another list are new, gone or changed. Servers " +
+			"fetch no list: whoever runs a trusted cache can serve any page as a page of any publisher, so a person must " +
+			"decide whether to trust it.\n\n" +
+			"Exit codes: 0 the lists are the same, or none is compared, 1 they differ, or the other URL has no valid list, 2 " +
+			"wrong usage, 3 the other list cannot be fetched now.",
 		Example: "  ampcors caches >caches.json\n  ampcors caches --compare https://cdn.ampproject.org/caches.json",
 		Args:    noArgs,
 	}
 	caches := addCaches(cmd)
-	compare := cmd.Flags().String("compare", "", "file or URL of the list to compare with, such as https://cdn.ampproject.org/caches.json; only this flag makes the command fetch a list")
+	compare := cmd.Flags().String("compare", "", "file or URL of the list to compare with, such as "+
+		"https://cdn.ampproject.org/caches.json; only this flag makes the command fetch a list")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		known, err := caches.read()
@@ -107,7 +117,8 @@ func newCaches() *cobra.Command {
 		if len(differences) > 0 {
 			return exitError{code: exitFindings}
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "the same %s: %s\n", count(len(known), "cache", "caches"), strings.Join(cacheIDs(known), ", "))
+		fmt.Fprintf(cmd.OutOrStdout(), "the same %s: %s\n", count(len(known), "cache", "caches"),
+			strings.Join(cacheIDs(known), ", "))
 		return nil
 	}
 	return cmd
@@ -152,7 +163,8 @@ func differencesOf(known, other []cacheurl.Cache) (lines []string) {
 			continue
 		}
 		for _, member := range [][3]string{
-			{"name", known[i].Name, c.Name}, {"docs", known[i].Docs, c.Docs}, {"cacheDomain", known[i].CacheDomain, c.CacheDomain},
+			{"name", known[i].Name, c.Name}, {"docs", known[i].Docs, c.Docs},
+			{"cacheDomain", known[i].CacheDomain, c.CacheDomain},
 			{"updateCacheApiDomainSuffix", known[i].UpdateCacheAPIDomainSuffix, c.UpdateCacheAPIDomainSuffix},
 			{"thirdPartyFrameDomainSuffix", known[i].ThirdPartyFrameDomainSuffix, c.ThirdPartyFrameDomainSuffix},
 		} {

@@ -20,15 +20,20 @@ func newCacheURL() *cobra.Command {
 		Short: "Convert URLs of publishers to URLs on an AMP Cache, and back",
 		Long: "Convert URLs of publishers to URLs on an AMP Cache, and back.\n\n" +
 			"The URL of a publisher becomes a URL on the cache. A URL on any known cache becomes the URL of the publisher.",
-		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i https://www.example.com/photo.jpg",
+		Example: "  ampcors cacheurl 'https://www.example.com/article?id=7'\n  ampcors cacheurl --cache bing --type i " +
+			"https://www.example.com/photo.jpg",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
-	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, or google if there is no --caches")
+	cacheID := cmd.Flags().String("cache", "", "the id of the AMP Cache; if empty, the first of --caches is used, or "+
+		"google if there is no --caches")
 	complete(cmd, "cache", cacheIDs(cacheurl.DefaultCaches()))
-	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, the prefix that ampcors prefix prints is used")
-	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is guessed from the extension")
+	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, the prefix "+
+		"that ampcors prefix prints is used")
+	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is "+
+		"guessed from the extension")
 	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
-	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as amp_latest_update_time=1795262400")
+	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as "+
+		"amp_latest_update_time=1795262400")
 	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		known, err := caches.read()
@@ -55,8 +60,8 @@ func newCacheURL() *cobra.Command {
 	return cmd
 }
 
-// readURL reads the URL of a page as people have it: a publisher's, of which only Publisher is set; one on a cache; or one that they
-// paste from a viewer or a redirect, with a note on standard error.
+// readURL reads the URL of a page as people have it: a publisher's, of which only Publisher is set; one on a cache;
+// or one that they paste from a viewer or a redirect, with a note on standard error.
 func readURL(cmd *cobra.Command, arg string, known []cacheurl.Cache) (u cacheurl.URL, isPublisher bool, err error) {
 	u, note, err := pasted(arg, known)
 	switch {
@@ -73,10 +78,11 @@ func readURL(cmd *cobra.Command, arg string, known []cacheurl.Cache) (u cacheurl
 }
 
 // otherFiles are the extensions of files that AMP Caches do not serve, as far as AMP's document says.
-var otherFiles = []string{"css", "csv", "js", "json", "m3u8", "mjs", "mov", "mp3", "mp4", "mpd", "ogg", "pdf", "txt", "wav", "webm", "xml", "zip"}
+var otherFiles = []string{"css", "csv", "js", "json", "m3u8", "mjs", "mov", "mp3", "mp4", "mpd", "ogg", "pdf", "txt",
+	"wav", "webm", "xml", "zip"}
 
-// typeOf returns the content type of a publisher's URL: the flag or, if it is "", the one that the extension suggests. It warns if
-// they differ, or if the extension is that of a file that caches do not serve.
+// typeOf returns the content type of a publisher's URL: the flag or, if it is "", the one that the extension
+// suggests. It warns if they differ, or if the extension is that of a file that caches do not serve.
 func typeOf(cmd *cobra.Command, flag cacheurl.ContentType, u cacheurl.URL) cacheurl.ContentType {
 	t, guessed := flag, cacheurl.GuessType(u.Publisher)
 	if t == "" && u.ImageParams == "" {
@@ -85,7 +91,8 @@ func typeOf(cmd *cobra.Command, flag cacheurl.ContentType, u cacheurl.URL) cache
 	switch {
 	case !isDocument(t):
 	case guessed != cacheurl.Document:
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type is %s\n", u.Publisher, guessed)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is an image or a font by its extension, and not a document; its type "+
+			"is %s\n", u.Publisher, guessed)
 	default:
 		warnOfFile(cmd, u.Publisher)
 	}
@@ -100,7 +107,8 @@ func isDocument(t cacheurl.ContentType) bool {
 func warnOfFile(cmd *cobra.Command, page string) {
 	u, err := url.Parse(page)
 	if err == nil && slices.Contains(otherFiles, strings.TrimPrefix(strings.ToLower(path.Ext(u.Path)), ".")) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is no document by its extension, and AMP Caches serve documents, images and fonts\n", page)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is no document by its extension, and AMP Caches serve documents, "+
+			"images and fonts\n", page)
 	}
 }
 
@@ -110,12 +118,13 @@ var googleHosts = regexp.MustCompile(`^(www\.)?google\.[a-z]{2,3}(\.[a-z]{2})?$`
 // escapedQuery is how the viewers of search engines write the "?" of the page that they show.
 var escapedQuery = regexp.MustCompile(`(?i)%3f`)
 
-// updateParam are the parameters of an update-cache request, https://amp.dev/documentation/guides-and-tutorials/optimize-and-measure/update-amp-cache
+// updateParam are the parameters of an update-cache request,
+// https://amp.dev/documentation/guides-and-tutorials/optimize-and-measure/update-amp-cache
 var updateParam = regexp.MustCompile(`^amp_(action|ts|url_signature)=`)
 
 // pasted reads URLs that people copy, but that are not in the form of AMP's document: URLs of the viewers of search
-// engines, of requests that update a cache, and URLs of caches without a domain prefix or a content type. It returns a note
-// about the argument, or "" if the argument is no such URL.
+// engines, of requests that update a cache, and URLs of caches without a domain prefix or a content type. It
+// returns a note about the argument, or "" if the argument is no such URL.
 func pasted(arg string, known []cacheurl.Cache) (page cacheurl.URL, note string, err error) {
 	u, err := url.Parse(arg)
 	if err != nil || u.Scheme != "https" {
@@ -158,7 +167,8 @@ func pasted(arg string, known []cacheurl.Cache) (page cacheurl.URL, note string,
 	switch {
 	case isUpdate && strings.HasSuffix(host, "."+cache.CacheDomain):
 		path, note = updated, "an update-cache request, which is for this URL"
-		query = strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(param string) bool { return param == "" || updateParam.MatchString(param) }), "&")
+		query = strings.Join(slices.DeleteFunc(strings.Split(query, "&"),
+			func(param string) bool { return param == "" || updateParam.MatchString(param) }), "&")
 	case isViewer && (googleHosts.MatchString(host) || host == "www.bing.com" || host == "bing.com"):
 		path, note = "c/"+viewed, "the URL of a viewer, which shows this page"
 		if at := escapedQuery.FindStringIndex(path); at != nil {
@@ -168,7 +178,8 @@ func pasted(arg string, known []cacheurl.Cache) (page cacheurl.URL, note string,
 	case host == cache.CacheDomain && checkType(segment) == nil && rest != "":
 		note = "the URL of a cache without a domain prefix"
 	case strings.HasSuffix(host, "."+cache.CacheDomain) && (segment == "s" || strings.Contains(segment, ".")):
-		path, note = "c/s/"+strings.TrimPrefix(path, "s/"), "the URL of a cache without a content type, as in examples of AMP's document, which mean https"
+		path, note = "c/s/"+strings.TrimPrefix(path, "s/"),
+			"the URL of a cache without a content type, as in examples of AMP's document, which mean https"
 	case isShort && checkType(segment) == nil && rest != "":
 		note = "the URL of a cache without the www. of its domain"
 	default:

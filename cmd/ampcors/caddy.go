@@ -23,7 +23,8 @@ func checkCaddys(cmd *cobra.Command, output format) error {
 		return fmt.Errorf("standard input: %w", err)
 	}
 	if !isCaddys(text) {
-		return errors.New("standard input is not the configuration of Caddy in JSON; want caddy adapt --config Caddyfile | ampcors check -")
+		return errors.New("standard input is not the configuration of Caddy in JSON; want caddy adapt --config Caddyfile | " +
+			"ampcors check -")
 	}
 	handlers := caddyHandlers(text)
 	if len(handlers) == 0 {
@@ -63,8 +64,9 @@ func isCaddys(text []byte) bool {
 	return json.Unmarshal(text, &config) == nil && config.Apps != nil
 }
 
-// caddyHandlers returns the ampcors in the JSON of Caddy, which caddy adapt makes of a Caddyfile. The name of each is its number, with the matchers
-// on the way to it. Files are relative to the working directory, as they are for Caddy.
+// caddyHandlers returns the ampcors in the JSON of Caddy, which caddy adapt makes of a Caddyfile. The name of each
+// is its number, with the matchers on the way to it. Files are relative to the working directory, as they are for
+// Caddy.
 func caddyHandlers(text []byte) (handlers []configfile.Inline) {
 	var config any
 	_ = json.Unmarshal(text, &config) // isCaddys has read it

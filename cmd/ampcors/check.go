@@ -23,10 +23,14 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check file",
 		Short: "Check a configuration file, and show what it allows",
-		Long: "Check a configuration file, or a list of publishers with one on each line, and show what it allows. Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
-			"With a database, also check that serve-proxy or serve-authz with the same flags can look up publishers in it. The exit code is 3 if it cannot.\n\n" +
-			"With - in place of the file, check reads the configuration of Caddy in JSON (caddy adapt) from standard input, and shows what each handler ampcors allows.",
-		Example: "  ampcors check config.json\n  caddy adapt --config Caddyfile | ampcors check -\n  ampcors check --database postgres:///cms config.json\n  ampcors check --schema >schema.json",
+		Long: "Check a configuration file, or a list of publishers with one on each line, and show what it allows. " +
+			"Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
+			"With a database, also check that serve-proxy or serve-authz with the same flags can look up publishers in it. " +
+			"The exit code is 3 if it cannot.\n\n" +
+			"With - in place of the file, check reads the configuration of Caddy in JSON (caddy adapt) from standard input, " +
+			"and shows what each handler ampcors allows.",
+		Example: "  ampcors check config.json\n  caddy adapt --config Caddyfile | ampcors check -\n  ampcors check " +
+			"--database postgres:///cms config.json\n  ampcors check --schema >schema.json",
 	}
 	output := addOutput(cmd)
 	hasDatabase := cmd.Flags().Bool("with-database", false,
@@ -35,7 +39,8 @@ func newCheck() *cobra.Command {
 	var d database
 	d.addFlags(cmd)
 	d.addNoTriggers(cmd)
-	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and explain it")
+	isSchema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the file, with which editors complete and "+
+		"explain it")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *isSchema {
 			return noArgs(cmd, args)
@@ -51,9 +56,11 @@ func newCheck() *cobra.Command {
 			return err
 		}
 		if args[0] == "-" {
-			for _, flag := range []string{"caches", "with-database", "database", "table", "domain-column", "prefix-column", "no-prefixes", "condition", "no-triggers"} {
+			for _, flag := range []string{"caches", "with-database", "database", "table", "domain-column", "prefix-column",
+				"no-prefixes", "condition", "no-triggers"} {
 				if cmd.Flags().Changed(flag) {
-					return fmt.Errorf("--%s has no effect on -, because Caddy's configuration names its own caches and database; remove it", flag)
+					return fmt.Errorf("--%s has no effect on -, because Caddy's configuration names its own caches and database; "+
+						"remove it", flag)
 				}
 			}
 			return checkCaddys(cmd, *output)
@@ -68,7 +75,8 @@ func newCheck() *cobra.Command {
 		}
 		cfg, err := read.Config()
 		err = withoutDatabase(err, "--database, "+databaseEnv+" or --with-database")
-		if unread := (*fs.PathError)(nil); errors.As(err, &unread) && (unread.Path == args[0] || unread.Path == string(*caches)) {
+		if unread := (*fs.PathError)(nil); errors.As(err, &unread) &&
+			(unread.Path == args[0] || unread.Path == string(*caches)) {
 			return err
 		}
 		if err != nil {
@@ -106,14 +114,16 @@ func warn(w io.Writer, cfg ampcors.Config) {
 	if slices.ContainsFunc(cfg.Publishers, func(p string) bool {
 		return strings.ContainsFunc(p, func(r rune) bool { return r >= utf8.RuneSelf })
 	}) {
-		fmt.Fprintf(w, "note: publishers are written in Unicode, and which letters are valid depends on its version, here %s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
+		fmt.Fprintf(w, "note: publishers are written in Unicode, and which letters are valid depends on its version, here "+
+			"%s: Go 1.27 has a newer one than Go 1.26. A-labels (xn--...) are the same for all.\n", idna.UnicodeVersion)
 	}
 	for _, warning := range cfg.Warnings() {
 		fmt.Fprintln(w, "warning:", warning)
 	}
 	for _, p := range cfg.Publishers {
 		if base, isPattern := strings.CutPrefix(p, "*."); isPattern && getsHash("www."+base) {
-			fmt.Fprintf(w, "warning: %q: AMP Caches use a hash prefix for names below it, such as for www.%s, and a pattern matches no hash prefix: list each name by itself\n", p, base)
+			fmt.Fprintf(w, "warning: %q: AMP Caches use a hash prefix for names below it, such as for www.%s, and a pattern "+
+				"matches no hash prefix: list each name by itself\n", p, base)
 		}
 	}
 }

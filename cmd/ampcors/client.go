@@ -17,7 +17,8 @@ import (
 // httpClient sends the requests. Tests replace it.
 var httpClient = &http.Client{Timeout: 30 * time.Second}
 
-// resolvingClient returns an HTTP client that connects to other addresses for some hosts, as curl --resolve does, and may accept any certificate.
+// resolvingClient returns an HTTP client that connects to other addresses for some hosts, as curl --resolve does,
+// and may accept any certificate.
 func resolvingClient(resolve []string, isInsecure bool) (*http.Client, error) {
 	if len(resolve) == 0 && !isInsecure {
 		return httpClient, nil
@@ -61,13 +62,16 @@ func addresses(resolve []string) (map[string]string, error) {
 			addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
 		}
 		ip, _, err := net.SplitHostPort(addr)
-		if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil || err != nil ||
+		if number, portErr := strconv.ParseUint(port, 10, 16); !ok || host == "" || number == 0 || portErr != nil ||
+			err != nil ||
 			net.ParseIP(ip) == nil {
-			return nil, fmt.Errorf("--resolve %q is not host:port:address; want one such as www.example.com:443:127.0.0.1", value)
+			return nil, fmt.Errorf("--resolve %q is not host:port:address; want one such as www.example.com:443:127.0.0.1",
+				value)
 		}
 		addrs[net.JoinHostPort(host, port)] = addr
 	}
 	return addrs, nil
 }
 
-const resolveHelp = "host:port:addr, as curl: connect to this address for the host and port; host:port:addr:port for another port"
+const resolveHelp = "host:port:addr, as curl: connect to this address for the host and port; host:port:addr:port for " +
+	"another port"

@@ -33,8 +33,8 @@ func consoleOf(w io.Writer) (c console) {
 	return c
 }
 
-// wrap breaks lines between words, so that none is longer than the width, and indents all but the first. A word that is longer than a line, such as a URL,
-// stays whole: people copy it.
+// wrap breaks lines between words, so that none is longer than the width, and indents all but the first. A word
+// that is longer than a line, such as a URL, stays whole: people copy it.
 func (c console) wrap(text string, indent int) string {
 	return strings.Join(c.wrapped(text, indent), "\n"+strings.Repeat(" ", indent))
 }
@@ -58,8 +58,9 @@ func (c console) wrapped(text string, indent int) (lines []string) {
 // progressEvery is the least time between two lines of progress. Tests change it.
 var progressEvery = time.Second
 
-// progress returns a function that shows how far a command is, and one that removes what it has shown. A terminal that can go back has one
-// line, which is rewritten; another has a line each progressEvery; and what is no terminal, such as the log of a timer, a line now and then.
+// progress returns a function that shows how far a command is, and one that removes what it has shown. A terminal
+// that can go back has one line, which is rewritten; another has a line each progressEvery; and what is no
+// terminal, such as the log of a timer, a line now and then.
 func (c console) progress() (show func(line string), clear func()) {
 	if c.file == nil {
 		last := time.Now()

@@ -44,18 +44,23 @@ type database struct {
 }
 
 func (d *database) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
+	cmd.Flags().StringVar(&d.url, "database", "", "PostgreSQL as postgres://user:password@host/name, or MySQL and "+
+		"MariaDB as mysql://…; if it has a password, use the environment's "+databaseEnv)
 	cmd.Flags().StringVar(&d.table.Table, "table", "publishers", "table of the publishers")
 	cmd.Flags().StringVar(&d.table.DomainColumn, "domain-column", "domain", "column of --table that has the domains")
-	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "", "column of --table that has the hash prefixes (default \"hash_prefix\")")
-	cmd.Flags().BoolVar(&d.table.NoPrefixes, "no-prefixes", false, "no AMP Cache is trusted, so that --table needs no hash prefixes")
-	cmd.Flags().StringVar(&d.table.Condition, "condition", "", `SQL that a row must also satisfy, such as "active AND NOT suspended"`)
+	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "",
+		"column of --table that has the hash prefixes (default \"hash_prefix\")")
+	cmd.Flags().BoolVar(&d.table.NoPrefixes, "no-prefixes", false,
+		"no AMP Cache is trusted, so that --table needs no hash prefixes")
+	cmd.Flags().StringVar(&d.table.Condition, "condition", "",
+		`SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }
 
 // addNoTriggers adds a flag to commands that look at a table for another program.
 func (d *database) addNoTriggers(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&d.noTriggers, "no-triggers", false, "the program that looks up publishers uses sqlsource, as for a view: "+
-		"the table needs no triggers, and changes are seen when an answer expires")
+	cmd.Flags().BoolVar(&d.noTriggers, "no-triggers", false,
+		"the program that looks up publishers uses sqlsource, as for a view: "+
+			"the table needs no triggers, and changes are seen when an answer expires")
 }
 
 // prefixColumn returns the column of hash prefixes, or "" if there is none.
@@ -92,7 +97,8 @@ type lookups struct {
 // take what follows for the host, and have it in their errors.
 func (d *database) checkEscapes() error {
 	if driver.IsUnescaped(d.address()) {
-		return errors.New("the database's URL has more than a user and a password before its last @; want " + driver.WantEscaped)
+		return errors.New("the database's URL has more than a user and a password before its last @; want " +
+			driver.WantEscaped)
 	}
 	return nil
 }
@@ -165,8 +171,10 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 		break
 	}
 	if n := d.withoutPrefix(ctx); n > 0 {
-		found += fmt.Sprintf("; %s: ampcors source fill, with the same flags, adds the prefixes, or names the rows whose domain is not canonical",
-			count(n, "row has no hash prefix, and no origin with a hash prefix finds it", "rows have no hash prefix, and no origin with a hash prefix finds them"))
+		found += fmt.Sprintf("; %s: ampcors source fill, with the same flags, adds the prefixes, or names the rows whose "+
+			"domain is not canonical",
+			count(n, "row has no hash prefix, and no origin with a hash prefix finds it",
+				"rows have no hash prefix, and no origin with a hash prefix finds them"))
 	}
 	wrong, read, isPart, err := d.unmatched(ctx)
 	switch {
@@ -183,10 +191,12 @@ func (d *database) check(ctx context.Context, config string) (string, error) {
 	if opened.Notify != nil { // otherwise ping had failed
 		changes = "it reports changes at once"
 	}
-	return fmt.Sprintf("publishers are looked up in the table %s%s; %s; %s", d.table.Table, d.where(ctx), found, changes), nil
+	return fmt.Sprintf("publishers are looked up in the table %s%s; %s; %s", d.table.Table, d.where(ctx), found, changes),
+		nil
 }
 
-// where says which schema the table is in, and which other tables have its name, or is "". A search_path may find another one than people think.
+// where says which schema the table is in, and which other tables have its name, or is "". A search_path may find
+// another one than people think.
 func (d *database) where(ctx context.Context) string {
 	if d.isMySQL() || strings.Contains(d.table.Table, ".") {
 		return ""
@@ -198,9 +208,12 @@ func (d *database) where(ctx context.Context) string {
 	defer db.Close()
 	var own string
 	var others sql.NullString
-	err = db.QueryRowContext(ctx, `SELECT own.nspname, (SELECT string_agg(n.nspname, ', ' ORDER BY n.nspname) FROM pg_class AS o JOIN pg_namespace AS n ON n.oid = o.relnamespace
-		WHERE o.relname = c.relname AND o.oid <> c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT LIKE 'pg\_%')
-		FROM pg_class AS c JOIN pg_namespace AS own ON own.oid = c.relnamespace WHERE c.oid = to_regclass($1)`, d.table.Table).Scan(&own, &others)
+	err = db.QueryRowContext(ctx, `SELECT own.nspname, (SELECT string_agg(n.nspname, ', ' ORDER BY n.nspname)
+		FROM pg_class AS o JOIN pg_namespace AS n ON n.oid = o.relnamespace
+		WHERE o.relname = c.relname AND o.oid <> c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT LIKE
+			'pg\_%')
+		FROM pg_class AS c JOIN pg_namespace AS own ON own.oid = c.relnamespace WHERE c.oid =
+			to_regclass($1)`, d.table.Table).Scan(&own, &others)
 	switch {
 	case err != nil: // it is more than was asked for
 		return ""
@@ -215,9 +228,11 @@ func (d *database) open(log *slog.Logger) (lookups, error) {
 	if err := d.checkEscapes(); err != nil {
 		return lookups{}, err
 	}
-	if scheme, _, isURL := strings.Cut(d.address(), "://"); isURL && !d.isMySQL() && scheme != "postgres" && scheme != "postgresql" {
+	if scheme, _, isURL := strings.Cut(d.address(), "://"); isURL && !d.isMySQL() && scheme != "postgres" &&
+		scheme != "postgresql" {
 		// The rest of the address may have a password.
-		return lookups{}, errors.New("the command looks up publishers in PostgreSQL and MySQL; want a URL with postgres:// or mysql://, or the keywords and values of libpq")
+		return lookups{}, errors.New("the command looks up publishers in PostgreSQL and MySQL; want a URL with postgres:// " +
+			"or mysql://, or the keywords and values of libpq")
 	}
 	if !d.isMySQL() && !d.noTriggers {
 		table, err := d.postgres(log)
@@ -257,16 +272,20 @@ func (d *database) hinted(err error) error {
 		isNamed := func(column string) bool { return strings.Contains(message, strings.ToLower(driver.Folded(column))) }
 		switch {
 		case !t.NoPrefixes && isNamed(d.prefixColumn()):
-			return fmt.Errorf("%w; it is the column of --prefix-column, here %s, which ampcors source install makes. If no AMP Cache is trusted, no hash prefix is needed: use --no-prefixes%s",
+			return fmt.Errorf("%w; it is the column of --prefix-column, here %s, which ampcors source install makes. If no "+
+				"AMP Cache is trusted, no hash prefix is needed: use --no-prefixes%s",
 				err, d.prefixColumn(), d.withQuotes(d.prefixColumn()))
 		case isNamed(t.DomainColumn), t.Condition == "":
-			return fmt.Errorf("%w; --domain-column names the column of domains, here %s%s", err, t.DomainColumn, d.withQuotes(t.DomainColumn))
+			return fmt.Errorf("%w; --domain-column names the column of domains, here %s%s", err, t.DomainColumn,
+				d.withQuotes(t.DomainColumn))
 		}
 		return fmt.Errorf("%w; --condition names it, here %s", err, t.Condition)
 	case "42883": // no such operator
-		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column, write \"active\" in place of \"active = 1\"", err)
+		return fmt.Errorf("%w; --condition is SQL of this database: for a boolean column, write \"active\" in place of "+
+			"\"active = 1\"", err)
 	case "42501", "1142", "1143": // no permission
-		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s TO that user, and USAGE of its schema", err, t.Table)
+		return fmt.Errorf("%w; the user of the database needs the right to read: GRANT SELECT ON %s TO that user, and "+
+			"USAGE of its schema", err, t.Table)
 	}
 	return err
 }
@@ -296,7 +315,8 @@ func (d *database) postgres(log *slog.Logger) (*pgsource.Table, error) {
 func (d *database) mysql() (*sql.DB, error) {
 	u, err := url.Parse(d.address())
 	if err != nil { // the error has the URL, and so the password
-		return nil, errors.New("the database's URL cannot be parsed; want one such as mysql://user:password@host/name, with " + driver.WantEscaped)
+		return nil, errors.New("the database's URL cannot be parsed; want one such as mysql://user:password@host/name, " +
+			"with " + driver.WantEscaped)
 	}
 	config := mysql.NewConfig()
 	config.Net, config.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
@@ -328,15 +348,16 @@ func (d *database) mysql() (*sql.DB, error) {
 	return db, nil
 }
 
-// maxLife is how long a connection to MySQL or MariaDB is used. After a switchover, it leads to the old server, which answers
-// without the changes on the new one.
+// maxLife is how long a connection to MySQL or MariaDB is used. After a switchover, it leads to the old server,
+// which answers without the changes on the new one.
 const maxLife = time.Minute
 
 // A writable makes connections to a server that takes writes.
 type writable struct{ sqldriver.Connector }
 
 // errReadOnly is for a replica, and for an old primary after a switchover.
-var errReadOnly = errors.New("the server has read_only on, as a replica has, so that it may lack changes; want the address of the server that takes writes")
+var errReadOnly = errors.New("the server has read_only on, as a replica has, so that it may lack changes; want the " +
+	"address of the server that takes writes")
 
 func (c writable) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
@@ -348,7 +369,8 @@ func (c writable) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if err == nil {
 		err = errors.Join(rows.Next(value), rows.Close())
 	}
-	if unknown := (*mysql.MySQLError)(nil); errors.As(err, &unknown) && unknown.Number == 1193 { // a server that has no such variable
+	// a server that has no such variable
+	if unknown := (*mysql.MySQLError)(nil); errors.As(err, &unknown) && unknown.Number == 1193 {
 		return conn, nil
 	}
 	if said := fmt.Sprintf("%s", value[0]); err == nil && said != "0" && said != "OFF" {
@@ -373,7 +395,8 @@ func (d *database) opened() (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // PgBouncer with pool_mode=transaction loses prepared statements
+	// PgBouncer with pool_mode=transaction loses prepared statements
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	return stdlib.OpenDB(*config), nil
 }
 
@@ -388,7 +411,8 @@ func (d *database) withoutPrefix(ctx context.Context) (n int) {
 		return 0
 	}
 	defer db.Close()
-	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND %[3]s NOT LIKE '*.%%'", t.Table, d.prefixColumn(),
+	if db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND %[3]s "+
+		"NOT LIKE '*.%%'", t.Table, d.prefixColumn(),
 		t.DomainColumn)).Scan(&n) != nil {
 		return 0
 	}
@@ -402,8 +426,8 @@ const (
 	tableTimeout = 20 * time.Second
 )
 
-// unmatched says which rows that count no lookup can match. If there are none, it returns "". It also returns how many rows it read,
-// and whether these are only a part of them.
+// unmatched says which rows that count no lookup can match. If there are none, it returns "". It also returns how
+// many rows it read, and whether these are only a part of them.
 func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bool, _ error) {
 	db, err := d.opened()
 	if err != nil {
@@ -422,7 +446,8 @@ func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bo
 	if wrong == 0 {
 		return "", read, isPart, nil
 	}
-	text := fmt.Sprintf("the table %s has %s: %s", d.table.Table, count(wrong, "row that lookups cannot match as it is", "rows that lookups cannot match as they are"),
+	text := fmt.Sprintf("the table %s has %s: %s", d.table.Table,
+		count(wrong, "row that lookups cannot match as it is", "rows that lookups cannot match as they are"),
 		strings.ReplaceAll(errors.Join(named...).Error(), "\n", "; "))
 	if wrong > mostNamed {
 		text += "; …"
@@ -433,9 +458,11 @@ func (d *database) unmatched(ctx context.Context) (_ string, read int, isPart bo
 	return text, read, isPart, nil
 }
 
-// wrongRows returns the rows that no lookup can match: their domain is not canonical, or has another hash prefix than the row. It names
-// the first most of them. prefix is the column of hash prefixes, or NULL for not looking at them. more is SQL for the end of the query.
-func (d *database) wrongRows(ctx context.Context, db *sql.DB, prefix, more string, most int) (read int, named []error, wrong int, _ error) {
+// wrongRows returns the rows that no lookup can match: their domain is not canonical, or has another hash prefix
+// than the row. It names the first most of them. prefix is the column of hash prefixes, or NULL for not looking at
+// them. more is SQL for the end of the query.
+func (d *database) wrongRows(ctx context.Context, db *sql.DB, prefix, more string, most int) (read int, named []error,
+	wrong int, _ error) {
 	found, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %[1]s, %[2]s FROM %[3]s WHERE %[1]s IS NOT NULL%[4]s",
 		d.table.DomainColumn, prefix, d.table.Table, more))
 	if err != nil {
@@ -476,7 +503,8 @@ func (d *database) checkRow(domain string, prefix sql.NullString) error {
 		return fmt.Errorf("it is not canonical; want %q", canonical)
 	}
 	if prefix.Valid && want != prefix.String {
-		return fmt.Errorf("its hash prefix is %s, so that no origin with a hash prefix finds it; want %q, or NULL, and then ampcors source fill", badvalue.Quote(prefix.String), want)
+		return fmt.Errorf("its hash prefix is %s, so that no origin with a hash prefix finds it; want %q, or NULL, and "+
+			"then ampcors source fill", badvalue.Quote(prefix.String), want)
 	}
 	return nil
 }
@@ -505,7 +533,8 @@ func (d *database) rowHint(ctx context.Context, domain string) string {
 		placeholder = "?"
 	}
 	var stored string
-	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE lower(%[1]s) = %[3]s", table.DomainColumn, table.Table, placeholder)
+	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE lower(%[1]s) = %[3]s", table.DomainColumn, table.Table,
+		placeholder)
 	for _, name := range names {
 		if err = db.QueryRowContext(ctx, query, name).Scan(&stored); !errors.Is(err, sql.ErrNoRows) {
 			break
@@ -518,7 +547,8 @@ func (d *database) rowHint(ctx context.Context, domain string) string {
 	case isPattern && problem != nil:
 		return fmt.Sprintf("The table %s has %q, which matches nothing: %v.", table.Table, stored, problem)
 	case !isPattern && stored != canonical:
-		return fmt.Sprintf("The table %s has it as %q, which is not canonical, so that no lookup finds it: want %q.", table.Table, stored, canonical)
+		return fmt.Sprintf("The table %s has it as %q, which is not canonical, so that no lookup finds it: want %q.",
+			table.Table, stored, canonical)
 	case d.table.Condition != "":
 		return fmt.Sprintf("The table %s has %s, and --condition does not hold for it.", table.Table, stored)
 	}

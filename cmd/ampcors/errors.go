@@ -18,18 +18,22 @@ import (
 
 // options are the names of values, by their paths in Go, and what the command has to add.
 var options = map[string]struct{ name, hint string }{
-	"Key": {"INDEXNOW_KEY", "ampcors key indexnow makes one"}, "Endpoint": {name: "--endpoint"}, "Signer": {name: "the key of --key"},
+	"Key": {"INDEXNOW_KEY", "ampcors key indexnow makes one"}, "Endpoint": {name: "--endpoint"},
+	"Signer":     {name: "the key of --key"},
 	"ConnString": {name: "the database's address"}, "Condition": {name: "--condition"}, "Table": {name: "--table"},
 	"DomainColumn": {name: "--domain-column"}, "PrefixColumn": {name: "--prefix-column"},
-	"Type": {name: "--type"}, "ImageParams": {"--image-params", "--type i or ii is an image"}, "CacheQuery": {name: "--cache-query"},
-	"Prefix": {"--prefix", "ampcors prefix --all prints them"}, "Publisher": {name: "the URL"}, "cacheURL": {name: "the URL"},
-	"page": {"the URL", "--type i, ii or r is not a document"},
+	"Type": {name: "--type"}, "ImageParams": {"--image-params", "--type i or ii is an image"},
+	"CacheQuery": {name: "--cache-query"},
+	"Prefix":     {"--prefix", "ampcors prefix --all prints them"}, "Publisher": {name: "the URL"},
+	"cacheURL": {name: "the URL"},
+	"page":     {"the URL", "--type i, ii or r is not a document"},
 }
 
 // inOurWords returns an error with the names that the command's users know: flags, and not fields of Go.
 func inOurWords(err error) error {
 	for v := range badvalue.All(err) {
-		v.Reason, v.Want = strings.ReplaceAll(v.Reason, "NoPrefixes", "--no-prefixes"), strings.ReplaceAll(v.Want, "NoPrefixes", "--no-prefixes")
+		v.Reason, v.Want = strings.ReplaceAll(v.Reason, "NoPrefixes", "--no-prefixes"),
+			strings.ReplaceAll(v.Want, "NoPrefixes", "--no-prefixes")
 		switch o, isKnown := options[strings.TrimPrefix(v.Path, "Table.")]; {
 		case strings.HasPrefix(v.Path, "KeyLocations["):
 			v.Path = "--key-location"
@@ -45,10 +49,11 @@ func inOurWords(err error) error {
 }
 
 // packages are the beginnings of errors that name a package of Go.
-var packages = strings.NewReplacer("pgsource: ", "", "sqlsource: ", "", "redissource: ", "", "sitemap: ", "", "ampurl: ", "")
+var packages = strings.NewReplacer("pgsource: ", "", "sqlsource: ", "", "redissource: ", "", "sitemap: ", "",
+	"ampurl: ", "")
 
-// complain writes an error, with the name of the program at its beginning. Errors of this module's packages already have a
-// name, at the beginning of a line or after a file or a setting; it is removed there.
+// complain writes an error, with the name of the program at its beginning. Errors of this module's packages already
+// have a name, at the beginning of a line or after a file or a setting; it is removed there.
 func complain(w io.Writer, text string) {
 	lines := strings.Split(packages.Replace(text), "\n")
 	for i, line := range lines {

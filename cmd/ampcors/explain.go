@@ -25,17 +25,22 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [origin ...]",
 		Short: "Show step by step why an Origin is allowed or denied",
-		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or both. " +
+		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or " +
+			"both. " +
 			"With a database, publishers in its table are looked up, as serve-proxy and serve-authz do.\n\n" +
-			"With --sender, the requests of that sender's emails are explained: by version 2 of the protocol, and by version 1 at each mail client's origin that is an argument; without arguments, at each of the file's email.clients.\n\n" +
-			"The exit code is 1 if an Origin or a sender is denied, or an entry of the file is wrong, and 3 if the database cannot say whether one is allowed.",
-		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors explain --config config.json null\n" +
+			"With --sender, the requests of that sender's emails are explained: by version 2 of the protocol, and by version " +
+			"1 at each mail client's origin that is an argument; without arguments, at each of the file's email.clients.\n\n" +
+			"The exit code is 1 if an Origin or a sender is denied, or an entry of the file is wrong, and 3 if the database " +
+			"cannot say whether one is allowed.",
+		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors " +
+			"explain --config config.json null\n" +
 			"  ampcors explain --config config.json --sender news@example.com https://mail.google.com\n" +
 			"  ampcors explain --config config.json --database postgres:///cms https://www.customer77.example",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("config", "", "configuration file, or list of publishers with one on each line")
-	publishers := cmd.Flags().StringSlice("publisher", nil, "a publisher that is allowed, or a pattern such as *.example.com")
+	publishers := cmd.Flags().StringSlice("publisher", nil,
+		"a publisher that is allowed, or a pattern such as *.example.com")
 	senders := cmd.Flags().StringSlice("sender", nil, "the address of a sender; its AMP for Email requests are explained")
 	caches := addCaches(cmd)
 	var d database
@@ -107,7 +112,8 @@ func newExplain() *cobra.Command {
 
 // hintsOf returns what may say more than the steps about a denied origin, the most certain first. Each returns "" if it
 // has nothing to say.
-func hintsOf(ctx context.Context, cfg ampcors.Config, d *database) []func(origin string, decision ampcors.Decision) string {
+func hintsOf(ctx context.Context, cfg ampcors.Config, d *database) []func(origin string,
+	decision ampcors.Decision) string {
 	hasUnfilled := sync.OnceValue(func() bool { return d.address() != "" && d.withoutPrefix(ctx) > 0 })
 	unlisted := func(origin string, decision ampcors.Decision) (publisher string) {
 		switch decision.Reason {
@@ -141,7 +147,8 @@ func hintsOf(ctx context.Context, cfg ampcors.Config, d *database) []func(origin
 			}
 			hint := hashHint(cfg, origin)
 			if d.address() != "" {
-				hint += " If its row is in the table, ampcors check, with the same flags, says whether the row's hash prefix is wrong."
+				hint += " If its row is in the table, ampcors check, with the same flags, says whether the row's hash prefix is " +
+					"wrong."
 			}
 			if hasUnfilled() {
 				hint += " Some rows of the table have no hash prefix: ampcors source fill, with the same flags, adds them."
@@ -177,16 +184,19 @@ func closeHint(value string, list []string) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Perhaps a typo, unless it was removed: the list has %s, and not %q.", strings.Join(found, " and "), value)
+	return fmt.Sprintf("Perhaps a typo, unless it was removed: the list has %s, and not %q.", strings.Join(found, " and "),
+		value)
 }
 
-// besideCache says which domain a cache has, if an origin is at another host of the cache's site, as one that was typed from memory.
+// besideCache says which domain a cache has, if an origin is at another host of the cache's site, as one that was
+// typed from memory.
 func besideCache(origin string) string {
 	_, host, _ := strings.Cut(origin, "://")
 	for _, cache := range cacheurl.DefaultCaches() {
 		site, err := publicsuffix.EffectiveTLDPlusOne(cache.CacheDomain)
 		if err == nil && strings.HasSuffix(host, "."+site) && !strings.HasSuffix(host, "."+cache.CacheDomain) {
-			return fmt.Sprintf("Pages on the AMP Cache %q are below %s. ampcors origins DOMAIN prints a publisher's origins there.", cache.ID, cache.CacheDomain)
+			return fmt.Sprintf("Pages on the AMP Cache %q are below %s. ampcors origins DOMAIN prints a publisher's origins "+
+				"there.", cache.ID, cache.CacheDomain)
 		}
 	}
 	return ""
@@ -195,7 +205,8 @@ func besideCache(origin string) string {
 // usualLabels are those of hosts that a pattern is often for.
 var usualLabels = []string{"www", "amp", "m", "mobile", "news", "blog", "shop", "en"}
 
-// hashHint says whose hash prefix an origin has, if that is a usual host below a pattern, and otherwise how to find out.
+// hashHint says whose hash prefix an origin has, if that is a usual host below a pattern, and otherwise how to find
+// out.
 func hashHint(cfg ampcors.Config, origin string) string {
 	hash, _, _ := strings.Cut(strings.TrimPrefix(origin, "https://"), ".")
 	for _, p := range cfg.Publishers {
@@ -205,15 +216,18 @@ func hashHint(cfg ampcors.Config, origin string) string {
 		}
 		for _, label := range usualLabels {
 			if prefix, err := cacheurl.HashPrefix(label + "." + base); err == nil && prefix == hash {
-				return fmt.Sprintf("This is the hash prefix of %s.%s. %q does not match a hash: list %[1]s.%[2]s by itself.", label, base, p)
+				return fmt.Sprintf("This is the hash prefix of %s.%s. %q does not match a hash: list %[1]s.%[2]s by itself.", label,
+					base, p)
 			}
 		}
 	}
-	return "ampcors reverse --among FILE says which of the domains in a file has this hash prefix. List that domain by itself."
+	return "ampcors reverse --among FILE says which of the domains in a file has this hash prefix. List that domain by " +
+		"itself."
 }
 
 // explainSenders explains the requests of emails, with version 1 at each client.
-func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Config, senders, clients []string, output format) error {
+func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Config, senders, clients []string,
+	output format) error {
 	code := exitClean
 	err := answerAll(cmd, senders, output, func(sender string) (any, error) {
 		e := explanation{Allowed: true}
@@ -235,7 +249,8 @@ func explainSenders(cmd *cobra.Command, mw *ampcors.Middleware, cfg ampcors.Conf
 					detail += " " + hint
 				}
 			}
-			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value, detail + " Reason: " + reason.String() + "."})
+			e.Steps = append(e.Steps, step{version, isAllowed, name + ": " + value,
+				detail + " Reason: " + reason.String() + "."})
 		}
 		r, err := http.NewRequest(http.MethodGet, "/?"+url.Values{"__amp_source_origin": {sender}}.Encode(), nil)
 		if err != nil {
@@ -280,8 +295,10 @@ func clientsOf(cfg ampcors.Config) []string {
 	return cfg.Email.Clients
 }
 
-// middleware returns a Middleware, and its Config, with the configuration of a file, publishers, a database, or all of them.
-func middleware(file string, publishers []string, caches *cachesFile, d *database) (mw *ampcors.Middleware, used ampcors.Config, end func(), err error) {
+// middleware returns a Middleware, and its Config, with the configuration of a file, publishers, a database, or all
+// of them.
+func middleware(file string, publishers []string, caches *cachesFile, d *database) (mw *ampcors.Middleware,
+	used ampcors.Config, end func(), err error) {
 	if file == "" && len(publishers) == 0 && d.address() == "" {
 		return nil, used, nil, errors.New("there is no publisher; use --config, --publisher or --database")
 	}
@@ -351,7 +368,8 @@ func newExplanation(e ampcors.Explanation) explanation {
 	for i, s := range e.Steps {
 		steps[i] = step(s)
 	}
-	return explanation{Allowed: d.Allowed, Reason: d.Reason, Publisher: d.Publisher, Claimed: d.ClaimedPublisher, Cache: d.CacheID,
+	return explanation{Allowed: d.Allowed, Reason: d.Reason, Publisher: d.Publisher, Claimed: d.ClaimedPublisher,
+		Cache: d.CacheID,
 		Steps: steps}
 }
 

@@ -46,8 +46,8 @@ func configurationIn(path, cachesFile string, set func(*ampcors.Config)) (config
 
 var caddyfile = regexp.MustCompile(`(?m)^\s*(order\s+)?ampcors\b`)
 
-// isList reports whether a file is a list of publishers, and not JSON. A Caddyfile is an error. A file that cannot be read is left to
-// package configfile.
+// isList reports whether a file is a list of publishers, and not JSON. A Caddyfile is an error. A file that cannot
+// be read is left to package configfile.
 func isList(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,10 +63,12 @@ func isList(path string) (bool, error) {
 	}
 	text := bytes.TrimSpace(bytes.TrimPrefix(begin, []byte("\uFEFF")))
 	if caddyfile.Match(text) || filepath.Base(path) == "Caddyfile" {
-		return false, fmt.Errorf("%s is a Caddyfile; caddy adapt --config %[1]s | ampcors check - says what each ampcors in it allows, and caddy validate checks all of it", path)
+		return false, fmt.Errorf("%s is a Caddyfile; caddy adapt --config %[1]s | ampcors check - says what each ampcors "+
+			"in it allows, and caddy validate checks all of it", path)
 	}
 	// What begins with a letter, a digit, a * or a comment, and is not JSON.
-	isName := len(text) == 0 || (text[0] == '*' || text[0] == '#' || text[0] >= 'a' && text[0] <= 'z' || text[0] >= 'A' && text[0] <= 'Z' ||
+	isName := len(text) == 0 || (text[0] == '*' || text[0] == '#' || text[0] >= 'a' && text[0] <= 'z' ||
+		text[0] >= 'A' && text[0] <= 'Z' ||
 		text[0] >= '0' && text[0] <= '9' || text[0] >= 0x80)
 	return isName && !json.Valid(text) && !strings.EqualFold(filepath.Ext(path), ".json"), nil
 }
@@ -75,7 +77,8 @@ func isList(path string) (bool, error) {
 func isInEntries(err error) bool {
 	for err := range unjoined(err) {
 		problem := (*configfile.Error)(nil)
-		if !errors.As(err, &problem) || problem.Path == "" && problem.Line == 0 || slices.Contains([]string{"caches", "cachesFile", "source"}, problem.Path) {
+		if !errors.As(err, &problem) || problem.Path == "" && problem.Line == 0 ||
+			slices.Contains([]string{"caches", "cachesFile", "source"}, problem.Path) {
 			return false
 		}
 	}
@@ -102,7 +105,8 @@ func withoutWrongEntries(cfg ampcors.Config) (*ampcors.Middleware, ampcors.Confi
 		}
 		wrong[list][i] = true
 	}
-	for list, values := range map[string]*[]string{"publishers": &cfg.Publishers, "origins": &cfg.Origins, "methods": &cfg.Methods,
+	for list, values := range map[string]*[]string{"publishers": &cfg.Publishers, "origins": &cfg.Origins,
+		"methods":         &cfg.Methods,
 		"requestHeaders":  &cfg.RequestHeaders,
 		"responseHeaders": &cfg.ResponseHeaders, "email.senders": &cfg.Email.Senders, "email.clients": &cfg.Email.Clients} {
 		i := -1
@@ -119,4 +123,5 @@ func withoutWrongEntries(cfg ampcors.Config) (*ampcors.Middleware, ampcors.Confi
 }
 
 // errPartly is wrapped by the error about a file with errors, if what is right in it can be explained.
-var errPartly = errors.New("a server keeps its last good configuration, which this command does not know. What follows is explained by the entries of the file that have no error")
+var errPartly = errors.New("a server keeps its last good configuration, which this command does not know. What " +
+	"follows is explained by the entries of the file that have no error")

@@ -44,7 +44,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	if words := cmd.Flags().Args(); !cmd.HasParent() && len(words) > 0 {
 		return noCommand(cmd, words[0]) // its flags are not known
 	}
-	unknown, invalid, missing := (*pflag.NotExistError)(nil), (*pflag.InvalidValueError)(nil), (*pflag.ValueRequiredError)(nil)
+	unknown, invalid, missing := (*pflag.NotExistError)(nil), (*pflag.InvalidValueError)(nil),
+		(*pflag.ValueRequiredError)(nil)
 	switch {
 	case errors.As(err, &unknown):
 		var names []string
@@ -54,7 +55,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			return fmt.Errorf("%s has no flag -%s", cmd.CommandPath(), name)
 		}
 		found := nearest(name, names)
-		if other := map[string]string{"address": "listen", "addr": "listen", "port": "listen", "bind": "listen"}[name]; other != "" &&
+		if other := map[string]string{"address": "listen", "addr": "listen", "port": "listen",
+			"bind": "listen"}[name]; other != "" &&
 			cmd.Flags().Lookup(other) != nil {
 			found = []string{other}
 		}
@@ -63,7 +65,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return fmt.Errorf("%s has no flag --%s%s", cmd.CommandPath(), name, suggest("--", found))
 	case errors.As(err, &invalid):
-		want := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number",
+		want := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number",
+			"float64":  "a number",
 			"duration": "a duration such as 10s"}[invalid.GetFlag().Value.Type()]
 		if want == "" { // a type of ours
 			return fmt.Errorf("--%s %q is wrong: %w", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(err))

@@ -22,7 +22,8 @@ import (
 )
 
 // newUpdateClient returns an update-cache client with the RSA key from a file.
-func newUpdateClient(errs io.Writer, client *http.Client, file string, caches []cacheurl.Cache) (*updatecache.Client, error) {
+func newUpdateClient(errs io.Writer, client *http.Client, file string, caches []cacheurl.Cache) (*updatecache.Client,
+	error) {
 	key, err := readKey(errs, file)
 	if err != nil {
 		return nil, err
@@ -68,8 +69,10 @@ func newFlush() *cobra.Command {
 	caches := addCaches(cmd)
 	cacheID := cmd.Flags().String("cache", "", "the id of the one AMP Cache to ask; if empty, all of --caches are asked")
 	complete(cmd, "cache", cacheIDs(cacheurl.DefaultCaches()))
-	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not public which one a cache uses; a page counts as flushed only if the cache accepts the request for each prefix")
-	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
+	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not "+
+		"public which one a cache uses; a page counts as flushed only if the cache accepts the request for each prefix")
+	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed "+
+		"exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
 	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
 	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	given := addPages(cmd)
@@ -126,7 +129,8 @@ func newFlush() *cobra.Command {
 			return urls, err
 		}
 		if least := flushTime(pages); least >= time.Minute && !*sign {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s take at least %v: a cache accepts ten requests per second for one host\n", count(len(pages), "page", "pages"), least)
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s take at least %v: a cache accepts ten requests per second for one host\n",
+				count(len(pages), "page", "pages"), least)
 		}
 		if !*sign && !*dryRun {
 			log, err := openLog()
@@ -244,9 +248,11 @@ func flush(cmd *cobra.Command, output format, c *updatecache.Client, given *give
 		}
 	}
 	if slices.ContainsFunc(failed, func(err error) bool {
-		return errors.Is(err, updatecache.ErrIngestion) || errors.Is(err, updatecache.ErrSignature) || errors.Is(err, updatecache.ErrKey) || errors.Is(err, updatecache.ErrForbidden)
+		return errors.Is(err, updatecache.ErrIngestion) || errors.Is(err, updatecache.ErrSignature) ||
+			errors.Is(err, updatecache.ErrKey) || errors.Is(err, updatecache.ErrForbidden)
 	}) {
-		complain(cmd.ErrOrStderr(), "ampcors verify --key FILE DOMAIN checks the key file at the publisher, and with --copies the copies of it that caches have")
+		complain(cmd.ErrOrStderr(), "ampcors verify --key FILE DOMAIN checks the key file at the publisher, and with "+
+			"--copies the copies of it that caches have")
 	}
 	return failure(failed)
 }

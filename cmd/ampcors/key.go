@@ -25,9 +25,11 @@ func newKey() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key updatecache FILE | updatecache --public FILE | indexnow",
 		Short: "Make a key for update-cache or IndexNow",
-		Long: "Make a key for update-cache or IndexNow. Keep it secret. The key for update-cache is an RSA key in PEM, which is written to a new file that only you can read. The key for IndexNow is printed.\n\n" +
+		Long: "Make a key for update-cache or IndexNow. Keep it secret. The key for update-cache is an RSA key in PEM, " +
+			"which is written to a new file that only you can read. The key for IndexNow is printed.\n\n" +
 			"With --public, read the RSA key from a file, and print what the site serves at " + updatecache.KeyPath + ".",
-		Example:   "  ampcors key updatecache private.pem\n  ampcors key updatecache --public private.pem >apikey.pub\n  ampcors key indexnow",
+		Example: "  ampcors key updatecache private.pem\n  ampcors key updatecache --public private.pem >apikey.pub\n  " +
+			"ampcors key indexnow",
 		ValidArgs: []string{"updatecache", "indexnow"},
 	}
 	public := cmd.Flags().String("public", "", "file with the RSA key whose public key is printed")
@@ -42,7 +44,8 @@ func newKey() *cobra.Command {
 		case kind == "indexnow" && !hasFile && *public == "":
 			key := string(indexnow.NewKey())
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), key)
-			fmt.Fprintf(cmd.ErrOrStderr(), "Serve it as the only text of https://www.example.com/%s.txt, as text/plain, and at each other host of your pages.\n"+
+			fmt.Fprintf(cmd.ErrOrStderr(), "Serve it as the only text of https://www.example.com/%s.txt, as text/plain, and "+
+				"at each other host of your pages.\n"+
 				"Then set INDEXNOW_KEY to it, and check: ampcors verify www.example.com\n", key)
 			return err
 		case kind == "updatecache" && !hasFile && *public != "":
@@ -59,13 +62,15 @@ func newKey() *cobra.Command {
 			if err := writeKey(args[1]); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "The key is in %[1]s. Serve what ampcors key updatecache --public %[1]s prints at %[2]s of each site, as text/plain.\n"+
+			fmt.Fprintf(cmd.ErrOrStderr(), "The key is in %[1]s. Serve what ampcors key updatecache --public %[1]s prints at "+
+				"%[2]s of each site, as text/plain.\n"+
 				"Then check: ampcors verify --key %[1]s www.example.com\n", args[1], updatecache.KeyPath)
 			return nil
 		case kind == "updatecache" && !hasFile:
 			return errors.New("there is no file for the key; want ampcors key updatecache private.pem")
 		}
-		return fmt.Errorf("%q is wrong; want updatecache and a file, updatecache and --public, or indexnow", strings.Join(args, " "))
+		return fmt.Errorf("%q is wrong; want updatecache and a file, updatecache and --public, or indexnow",
+			strings.Join(args, " "))
 	}
 	return cmd
 }

@@ -45,11 +45,13 @@ func playLookup(t *testing.T, other func(n int) *http.Response) (requests *[]str
 			} else if strings.Contains(page, "/none") {
 				failed = append(failed, fmt.Sprintf(`{"errorCode": "NO_AMP_URL", "errorMessage": "no AMP version", "originalUrl": %q}`, page))
 			} else if !strings.Contains(page, "/lost") {
-				amp = append(amp, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": "https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page, page,
+				amp = append(amp, fmt.Sprintf(`{"originalUrl": %q, "ampUrl": "%s/amp", "cdnAmpUrl": `+
+					`"https://www-example-com.cdn.ampproject.org/c/s/%s/amp"}`, page, page,
 					strings.TrimPrefix(page, "https://")))
 			}
 		}
-		return answerOf(http.StatusOK, fmt.Sprintf(`{"ampUrls": [%s], "urlErrors": [%s]}`, strings.Join(amp, ","), strings.Join(failed, ","))), nil
+		return answerOf(http.StatusOK, fmt.Sprintf(`{"ampUrls": [%s], "urlErrors": [%s]}`, strings.Join(amp, ","), strings.Join(failed, ","))),
+			nil
 	})
 	return requests
 }
@@ -61,7 +63,8 @@ func answerOf(status int, body string) *http.Response {
 func TestLookup(t *testing.T) {
 	requests := playLookup(t, nil)
 	code, stdout, stderr := run(t, "", "lookup", "https://www.example.com/a")
-	if code != exitClean || stdout != "https://www.example.com/a/amp\n    https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a/amp\n" || stderr != "" {
+	if code != exitClean || stdout != "https://www.example.com/a/amp\n    "+
+		"https://www-example-com.cdn.ampproject.org/c/s/www.example.com/a/amp\n" || stderr != "" {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = run(t, "", "lookup", "--live", "-o", "json", "https://www.example.com/none", "https://www.example.com/lost",
@@ -78,7 +81,8 @@ func TestLookup(t *testing.T) {
 		t.Errorf("exit code %d; want %d", code, exitLater)
 	}
 	t.Setenv("GOOGLE_API_KEY", "")
-	if code, _, stderr := run(t, "", "lookup", "https://www.example.com/a"); code != exitUsage || !strings.Contains(stderr, "GOOGLE_API_KEY is not set") {
+	if code, _, stderr := run(t, "", "lookup", "https://www.example.com/a"); code != exitUsage ||
+		!strings.Contains(stderr, "GOOGLE_API_KEY is not set") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	t.Setenv("GOOGLE_API_KEY", "secret-key")
@@ -120,13 +124,15 @@ func TestALookupThatFailsKeepsItsAnswers(t *testing.T) {
 				return answerOf(http.StatusServiceUnavailable, `{"error": {"message": "try secret-key later"}}`)
 			}
 			return nil
-		}, code: exitUntested, requests: 5, answered: 50, err: "the answer is 503: try … later; URLs that were not looked up: 70 of 120", atLeast: 35 * time.Second},
+		}, code: exitUntested, requests: 5, answered: 50, err: "the answer is 503: try … later; URLs that were not looked up: 70 of 120",
+			atLeast: 35 * time.Second},
 		{name: "a wrong key", other: func(int) *http.Response {
 			return answerOf(http.StatusBadRequest, `{"error": {"message": "API key not valid: secret-key"}}`)
 		}, code: exitUntested, requests: 1, err: "the answer is 400: API key not valid: …; URLs that were not looked up: 120 of 120"},
 		{name: "another answer", other: func(int) *http.Response { return answerOf(http.StatusOK, "<html>secret-key") }, code: exitUntested,
 			requests: 1, err: "the answer is not one of the API"},
-		{name: "a network error", other: func(int) *http.Response { return new(http.Response) }, code: exitUntested, requests: 1, err: "refused, …"},
+		{name: "a network error", other: func(int) *http.Response { return new(http.Response) }, code: exitUntested, requests: 1,
+			err: "refused, …"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			requests := playLookup(t, test.other)
@@ -135,7 +141,8 @@ func TestALookupThatFailsKeepsItsAnswers(t *testing.T) {
 				code, stdout, stderr := run(t, strings.Join(pages, "\n"), "lookup")
 				if code != test.code || len(*requests) != test.requests || strings.Count(stdout, "/amp\n    https://") != test.answered ||
 					!strings.Contains(stderr, test.err) || strings.Contains(stdout+stderr, "secret") || time.Since(begun) < test.atLeast {
-					t.Errorf("exit code %d, %d requests, %d answers, %v: %s", code, len(*requests), strings.Count(stdout, "/amp\n    https://"), time.Since(begun), stderr)
+					t.Errorf("exit code %d, %d requests, %d answers, %v: %s", code, len(*requests), strings.Count(stdout, "/amp\n    https://"),
+						time.Since(begun), stderr)
 				}
 			})
 		})

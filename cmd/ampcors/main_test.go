@@ -41,7 +41,8 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 func TestConversions(t *testing.T) {
 	onOtherCaches := ""
 	for _, c := range cacheurl.DefaultCaches()[2:] {
-		onOtherCaches += "https://a-example." + c.CacheDomain + "\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq." + c.CacheDomain + "\n"
+		onOtherCaches += "https://a-example." + c.CacheDomain + "\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq." +
+			c.CacheDomain + "\n"
 	}
 	other, none := otherCaches(t), writeFile(t, filepath.Join(t.TempDir(), "none.json"), `{"caches": []}`)
 	emails := writeFile(t, filepath.Join(t.TempDir(), "emails.json"), `{"email": {"senders": ["news@example.com"]}}`)
@@ -54,16 +55,21 @@ func TestConversions(t *testing.T) {
 		err   string // in stderr
 	}{
 		{name: "prefix", args: []string{"prefix", "www.example.com", "bücher.example"}, want: "www-example-com\nxn--bcher-example-wob\n"},
-		{name: "the capital ẞ", args: []string{"prefix", "STRAẞE.de", "straße.de", "GROẞ.DE"}, want: "xn--strae-de-tya\nxn--strae-de-tya\nxn--gro-de-dta\n"},
+		{name: "the capital ẞ", args: []string{"prefix", "STRAẞE.de", "straße.de", "GROẞ.DE"},
+			want: "xn--strae-de-tya\nxn--strae-de-tya\nxn--gro-de-dta\n"},
 		{name: "advice about the capital ẞ", args: []string{"prefix", "STRAẞE.ﬁn"}, code: exitFindings, err: `straße.fin`},
 		{name: "a sized image", args: []string{"cacheurl", "--type", "ii", "https://www.example.com/logo.png"},
 			want: "https://www-example-com.cdn.ampproject.org/ii/s/www.example.com/logo.png\n"},
 		{name: "an image as a document", args: []string{"cacheurl", "--type", "c", "https://www.example.com/logo.png"},
-			want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/logo.png\n", err: "warning: https://www.example.com/logo.png is an image or a font by its extension"},
+			want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/logo.png\n",
+			err:  "warning: https://www.example.com/logo.png is an image or a font by its extension"},
 		{name: "prefix of lines", args: []string{"prefix"}, stdin: "a.example\n\n b.example \n", want: "a-example\nb-example\n"},
-		{name: "hash prefix", args: []string{"prefix", "--hash", "www.example.com"}, want: "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca\n"},
+		{name: "hash prefix", args: []string{"prefix", "--hash", "www.example.com"},
+			want: "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca\n"},
 		{name: "all prefixes", args: []string{"prefix", "--all", "faß.de"},
-			want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host has it too\n%-63s  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de", "hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q")},
+			want: fmt.Sprintf("%-63s  ampcors, toolbox-cache-url, snowflake, the AMP document\n%-63s  amppackager; denied, because another host "+
+				"has it too\n%-63s  nobody today, but caches have used it\n", "xn--fa-de-mqa", "fass-de",
+				"hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q")},
 		{name: "an invalid domain among others", args: []string{"prefix", "a.example", "localhost", "b.example"}, code: exitFindings,
 			want: "a-example\nb-example\n", err: `"localhost" has no dot`},
 		{name: "JSON", args: []string{"prefix", "-o", "json", "a.example", "localhost"}, code: exitFindings,
@@ -80,19 +86,27 @@ func TestConversions(t *testing.T) {
 `},
 		{name: "nothing", args: []string{"prefix"}, code: exitUsage, err: "nothing on standard input"},
 		{name: "origins", args: []string{"origins", "a.example"},
-			want: "https://a.example\nhttps://a-example.cdn.ampproject.org\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.cdn.ampproject.org\nhttps://a-example.www.bing-amp.com\nhttps://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.www.bing-amp.com\n" + onOtherCaches},
+			want: "https://a.example\nhttps://a-example.cdn.ampproject.org\n" +
+				"https://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.cdn.ampproject.org\nhttps://a-example.www.bing-amp.com\n" +
+				"https://xdtukm3ruasnvlqg6mlejewav7g6cnghor6bkwz5qpba3y2b5bkq.www.bing-amp.com\n" + onOtherCaches},
 		{name: "origins of all forms", args: []string{"origins", "--caches", other, "é-x.com"},
-			want: "https://xn---x-9ia.com\nhttps://xn----x-com-9xa.cache.example\nhttps://xn--0---x-com-0-cbb.cache.example\nhttps://6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava.cache.example\n"},
+			want: "https://xn---x-9ia.com\nhttps://xn----x-com-9xa.cache.example\nhttps://xn--0---x-com-0-cbb.cache.example\n" +
+				"https://6vyz5odpwzi24rhvlctdle6yqvr66pgdogi67dpqegncwquf5ava.cache.example\n"},
 		{name: "origins without another publisher's", args: []string{"origins", "--caches", other, "faß.de"},
-			want: "https://xn--fa-hia.de\nhttps://xn--fa-de-mqa.cache.example\nhttps://hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q.cache.example\n"},
-		{name: "caches that are not there", args: []string{"origins", "--caches", "nowhere.json", "a.example"}, code: exitUsage, err: "nowhere.json"},
+			want: "https://xn--fa-hia.de\nhttps://xn--fa-de-mqa.cache.example\n" +
+				"https://hr7lkydfj2a3j3xjh5qfs5sicrjlowpcmuj46imgsymx3wcysi4q.cache.example\n"},
+		{name: "caches that are not there", args: []string{"origins", "--caches", "nowhere.json", "a.example"}, code: exitUsage,
+			err: "nowhere.json"},
 		{name: "no caches in a file", args: []string{"origins", "--caches", none, "a.example"}, code: exitUsage,
-			err: `names no cache; want at least one. To trust no AMP Cache, use "caches": [] in a configuration, or --no-caches of ampcors probe and ampcors advice`},
+			err: `names no cache; want at least one. To trust no AMP Cache, use "caches": [] in a configuration, or --no-caches of ampcors probe ` +
+				`and ampcors advice`},
 		{name: "reverse null", args: []string{"reverse", "null"}, code: exitFindings, err: `"null" names nobody`},
-		{name: "reverse on another cache", args: []string{"reverse", "--caches", other, "https://www-example-com.cache.example"}, want: "www.example.com\n"},
+		{name: "reverse on another cache", args: []string{"reverse", "--caches", other, "https://www-example-com.cache.example"},
+			want: "www.example.com\n"},
 		{name: "reverse", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org", "great--town-example"},
 			want: "www.example.com\ngreat-town.example\n"},
-		{name: "reverse a hash prefix", args: []string{"reverse", "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca"}, code: exitFindings, err: "hash prefix"},
+		{name: "reverse a hash prefix", args: []string{"reverse", "qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca"}, code: exitFindings,
+			err: "hash prefix"},
 		{name: "cacheurl", args: []string{"cacheurl", "https://www.example.com/article?id=7"},
 			want: "https://www-example-com.cdn.ampproject.org/c/s/www.example.com/article?id=7\n"},
 		{name: "cacheurl with a query for the cache", args: []string{"cacheurl", "--cache-query", "amp_js_v=0.1", "https://www.example.com/a?b"},
@@ -111,14 +125,24 @@ func TestConversions(t *testing.T) {
 			code: exitFindings, err: "shares with another host"},
 		{name: "cacheurl of what is pasted", args: []string{"cacheurl", "https://www.google.com/amp/s/www.example.com/article",
 			"https://www.google.co.uk/amp/www.example.com/a?usqp=1&b=2",
-			"https://www.bing.com/amp/s/www.example.com/article", "https://cdn.ampproject.org/c/s/www.example.com/a", "https://amp-dev.cdn.ampproject.org/amp.dev/documentation/",
-			"https://amp-dev.cdn.ampproject.org/s/amp.dev/documentation/", "https://amp-dev.cdn.ampproject.org/amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x",
-			"https://www.google.com/amp/s/www.paper.example/nation/x/%3foutputType=amp", "https://google.de/amp/s/www.paper.example/x%3Famp=1?usqp=2", "https://www-example-com.bing-amp.com/c/s/www.example.com/a",
-			"https://www.google.com/url?q=https://www.google.co.uk/amp/s/www.example.com/b&sa=D", "https://www.google.com/url?url=https%3A%2F%2Fwww.example.com%2Fc%3Fd", "https://www.google.com/url?q=https://www-example-com.cdn.ampproject.org/v/s/www.example.com/e"},
-			want: "https://www.example.com/article\nhttp://www.example.com/a?b=2\nhttps://www.example.com/article\nhttps://www.example.com/a\nhttps://amp.dev/documentation/\nhttps://amp.dev/documentation/\nhttps://amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x\n" +
-				"https://www.paper.example/nation/x/?outputType=amp\nhttps://www.paper.example/x?amp=1\nhttps://www.example.com/a\nhttps://www.example.com/b\nhttps://www.example.com/c?d\nhttps://www.example.com/e\n", err: "the URL of a viewer, which shows this page"},
+			"https://www.bing.com/amp/s/www.example.com/article", "https://cdn.ampproject.org/c/s/www.example.com/a",
+			"https://amp-dev.cdn.ampproject.org/amp.dev/documentation/",
+			"https://amp-dev.cdn.ampproject.org/s/amp.dev/documentation/",
+			"https://amp-dev.cdn.ampproject.org/amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x",
+			"https://www.google.com/amp/s/www.paper.example/nation/x/%3foutputType=amp",
+			"https://google.de/amp/s/www.paper.example/x%3Famp=1?usqp=2", "https://www-example-com.bing-amp.com/c/s/www.example.com/a",
+			"https://www.google.com/url?q=https://www.google.co.uk/amp/s/www.example.com/b&sa=D",
+			"https://www.google.com/url?url=https%3A%2F%2Fwww.example.com%2Fc%3Fd",
+			"https://www.google.com/url?q=https://www-example-com.cdn.ampproject.org/v/s/www.example.com/e"},
+			want: "https://www.example.com/article\nhttp://www.example.com/a?b=2\nhttps://www.example.com/article\nhttps://www.example.com/a\n" +
+				"https://amp.dev/documentation/\nhttps://amp.dev/documentation/\n" +
+				"https://amp.dev/documentation/examples/api/redirect?url=https://amp.dev/x\n" +
+				"https://www.paper.example/nation/x/?outputType=amp\nhttps://www.paper.example/x?amp=1\nhttps://www.example.com/a\n" +
+				"https://www.example.com/b\nhttps://www.example.com/c?d\nhttps://www.example.com/e\n" +
+				"", err: "the URL of a viewer, which shows this page"},
 		{name: "cacheurl of another host's page without a type",
-			args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/s/evil.example/"}, code: exitFindings, err: "is not one of the prefixes of"},
+			args: []string{"cacheurl", "https://www-example-com.cdn.ampproject.org/s/evil.example/"}, code: exitFindings,
+			err: "is not one of the prefixes of"},
 		{name: "cacheurl of a viewer without a page", args: []string{"cacheurl", "https://www.google.com/amp/s/localhost/"}, code: exitFindings,
 			err: "is the URL of a viewer, which shows this page, but its host cannot be read"},
 		{name: "reverse an origin with a slash", args: []string{"reverse", "https://www-example-com.cdn.ampproject.org/"}, code: exitFindings,
@@ -134,40 +158,62 @@ func TestConversions(t *testing.T) {
 		{name: "cacheurl of another cache", args: []string{"cacheurl", "--cache", "cloudflare", "https://www.example.com/"}, code: exitUsage,
 			err: "want google or bing"},
 		{name: "explain", args: []string{"explain", "--publisher", "www.example.com", "null"}, code: exitFindings,
-			want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n"},
+			want: "FAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    " +
+				"Denied\n                  Reason: null_origin.\n"},
 		{name: "explain a sender", args: []string{"explain", "--config", emails, "--sender", "news@example.com"},
-			want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  Version 2 of AMP for Email: the sender is in email.senders. Origin does not count. Reason: email.\nok    version 1  Origin: https://mail.google.com\n                  Version 1 of AMP for Email: the sender is in email.senders, and the Origin in email.clients. Reason: email_v1.\n"},
+			want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  Version 2 of AMP for Email: the sender is in " +
+				"email.senders. Origin does not count. Reason: email.\nok    version 1  Origin: https://mail.google.com\n                  Version 1 " +
+				"of AMP for Email: the sender is in email.senders, and the Origin in email.clients. Reason: email_v1.\n"},
 		{name: "explain a sender at another client", args: []string{"explain", "--config", emails, "--sender", "news@example.com",
-			"https://mail.example", "https://mail.google.com"}, code: exitFindings, want: "ok    version 2  AMP-Email-Sender: news@example.com\n                  Version 2 of AMP for Email: the sender is in email.senders. Origin does not count. Reason: email.\n" +
-			"FAIL  version 1  Origin: https://mail.example\n                  This origin is not in email.clients, so that the sender does not count. Reason: unknown_host.\nok    version 1  Origin: https://mail.google.com\n                  Version 1 of AMP for Email: the sender is in email.senders, and the Origin in email.clients. Reason: email_v1.\n"},
+			"https://mail.example", "https://mail.google.com"}, code: exitFindings, want: "ok    version 2  AMP-Email-Sender: news@example.com\n  " +
+			"                Version 2 of AMP for Email: the sender is in email.senders. Origin does not count. Reason: email.\n" +
+			"FAIL  version 1  Origin: https://mail.example\n                  This origin is not in email.clients, so that the sender does not " +
+			"count. Reason: unknown_host.\nok    version 1  Origin: https://mail.google.com\n                  Version 1 of AMP for Email: the " +
+			"sender is in email.senders, and the Origin in email.clients. Reason: email_v1.\n"},
 		{name: "explain senders", args: []string{"explain", "--config", emails, "--sender", "evil@example.com,no address"}, code: exitFindings,
-			want: "evil@example.com\nFAIL  version 2  AMP-Email-Sender: evil@example.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\nFAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. Reason: email_sender_not_allowed.\n\n" +
-				"no address\nFAIL  version 2  AMP-Email-Sender: no address\n                  An AMP for Email request names one sender, by its address. Reason: no_email_sender.\nFAIL  version 1  Origin: https://mail.google.com\n                  The origin of a mail client. AMP for Email requests name their sender, and pages at this origin are not allowed. Reason: no_email_sender.\n\n"},
+			want: "evil@example.com\nFAIL  version 2  AMP-Email-Sender: evil@example.com\n                  The sender is not in email.senders. " +
+				"Reason: email_sender_not_allowed.\nFAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in " +
+				"email.senders. Reason: email_sender_not_allowed.\n\n" +
+				"no address\nFAIL  version 2  AMP-Email-Sender: no address\n                  An AMP for Email request names one sender, by its " +
+				"address. Reason: no_email_sender.\nFAIL  version 1  Origin: https://mail.google.com\n                  The origin of a mail client. " +
+				"AMP for Email requests name their sender, and pages at this origin are not allowed. Reason: no_email_sender.\n\n"},
 		{name: "explain a sender in another case", args: []string{"explain", "--config", emails, "--sender", "News@example.com"},
-			code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: News@example.com\n                  The sender is not in email.senders. It has news@example.com: before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n" +
-				"FAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. It has news@example.com: before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n"},
+			code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: News@example.com\n                  The sender is not in email.senders. " +
+				"It has news@example.com: before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n" +
+				"FAIL  version 1  Origin: https://mail.google.com\n                  The sender is not in email.senders. It has news@example.com: " +
+				"before the @, upper and lower case differ (RFC 5321 section 2.4). Reason: email_sender_not_allowed.\n"},
 		{name: "explain a sender without a file", args: []string{"explain", "--sender", "news@example.com"}, code: exitUsage,
 			err: "--sender needs --config, with a file that has email.senders"},
 		{name: "advice for a sender", args: []string{"advice", "nginx", "--sender", "news@example.com"}, code: exitUsage,
-			err: `Put ampcors serve-proxy in front of the backend, with the configuration {"email": {"senders": ["news@example.com"]}}, and test it with ampcors probe --sender`},
+			err: `Put ampcors serve-proxy in front of the backend, with the configuration {"email": {"senders": ["news@example.com"]}}, and test ` +
+				`it with ampcors probe --sender`},
 		{name: "explain a sender without emails", args: []string{"explain", "--publisher", "www.example.com", "--sender", "news@example.com"},
-			code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: no_origin.\nFAIL  version 1  Origin: https://mail.google.com\n                  email.senders is empty, so that no email gets the header that it needs. Reason: unknown_host.\n"},
+			code: exitFindings, want: "FAIL  version 2  AMP-Email-Sender: news@example.com\n                  email.senders is empty, so that no " +
+				"email gets the header that it needs. Reason: no_origin.\nFAIL  version 1  Origin: https://mail.google.com\n                  " +
+				"email.senders is empty, so that no email gets the header that it needs. Reason: unknown_host.\n"},
 		{name: "explain without a publisher", args: []string{"explain", "null"}, code: exitUsage, err: "--publisher"},
 		{name: "an unknown output", args: []string{"prefix", "-o", "yaml", "a.example"}, code: exitUsage, err: "want text or json"},
-		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage, err: "ampcors prefix has no flag --hsah; did you mean --hash?"},
+		{name: "an unknown flag", args: []string{"prefix", "--hsah"}, code: exitUsage,
+			err: "ampcors prefix has no flag --hsah; did you mean --hash?"},
 		{name: "a flag without a value", args: []string{"explain", "--config"}, code: exitUsage, err: "--config needs a value"},
-		{name: "a value of another type", args: []string{"probe", "--rate", "fast"}, code: exitUsage, err: `--rate "fast" is wrong; want a number`},
-		{name: "an unknown command of a command", args: []string{"source", "instal"}, code: exitUsage, err: `there is no command "instal"; did you mean install?`},
+		{name: "a value of another type", args: []string{"probe", "--rate", "fast"}, code: exitUsage,
+			err: `--rate "fast" is wrong; want a number`},
+		{name: "an unknown command of a command", args: []string{"source", "instal"}, code: exitUsage,
+			err: `there is no command "instal"; did you mean install?`},
 		{name: "no argument", args: []string{"check"}, code: exitUsage, err: "ampcors check takes a configuration file, and got 0 arguments"},
 		{name: "no file", args: []string{"check", "nowhere.json"}, code: exitUsage, err: "nowhere.json"},
-		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage, err: `takes no argument, and got "1"`},
+		{name: "an argument of a command that takes none", args: []string{"version", "1"}, code: exitUsage,
+			err: `takes no argument, and got "1"`},
 		{name: "a misspelled command with a flag", args: []string{"explian", "--config", "x"}, code: exitUsage,
 			err: `there is no command "explian"; did you mean explain?`},
-		{name: "a shell without completion", args: []string{"completion", "bsh"}, code: exitUsage, err: `there is no command "bsh"; did you mean bash`},
+		{name: "a shell without completion", args: []string{"completion", "bsh"}, code: exitUsage,
+			err: `there is no command "bsh"; did you mean bash`},
 		{name: "a server without a URL", args: []string{"health", "foo"}, code: exitUsage, err: "want one such as http://127.0.0.1:9000/"},
 		{name: "explain several", args: []string{"explain", "--publisher", "www.example.com", "null", "x"}, code: exitFindings,
-			want: "null\nFAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    Denied\n                  Reason: null_origin.\n\n" +
-				"x\nFAIL  scheme     \n                  An origin is a scheme in lower case, \"://\" and a host, of 267 bytes at most.\nFAIL  verdict    Denied\n                  Reason: malformed_origin.\n\n"},
+			want: "null\nFAIL  scheme     null\n                  Sandboxed frames and local files send \"null\"; anybody can.\nFAIL  verdict    " +
+				"Denied\n                  Reason: null_origin.\n\n" +
+				"x\nFAIL  scheme     \n                  An origin is a scheme in lower case, \"://\" and a host, of 267 bytes at most.\nFAIL  " +
+				"verdict    Denied\n                  Reason: malformed_origin.\n\n"},
 		{name: "a flag that is missing", args: []string{"flush", "https://www.example.com/"}, code: exitUsage, err: "ampcors flush needs --key"},
 		{name: "an unknown command", args: []string{"prefxi"}, code: exitUsage, err: `there is no command "prefxi"; did you mean prefix?`},
 	} {
@@ -204,7 +250,8 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 	}{
 		{[]string{"check", list}, "", exitClean, "publishers: 1, and 1 pattern\n"},
 		{[]string{"check", "--caches", caches, list}, "", exitClean, "caches: other (as " + caches + " says)"},
-		{[]string{"check", write("bad.txt", "www.example.com\nhttps://b.example\n")}, "", exitFindings, "bad.txt:2:1: \"https://b.example\" has a scheme"},
+		{[]string{"check", write("bad.txt", "www.example.com\nhttps://b.example\n")}, "", exitFindings,
+			"bad.txt:2:1: \"https://b.example\" has a scheme"},
 		{[]string{"check", cut}, "", exitFindings, "the file may be truncated"},
 		{[]string{"check", write("Caddyfile", "localhost\nampcors {\n}\n")}, "", exitUsage, "Caddyfile is a Caddyfile; caddy adapt --config "},
 		{[]string{"check", write("site.caddy", "{\n\torder ampcors first\n}\n")}, "", exitUsage, "site.caddy is a Caddyfile"},
@@ -216,11 +263,13 @@ func TestAListOfPublishersIsAConfiguration(t *testing.T) {
 		{[]string{"explain", "--config", list, "https://a.cdn.ampproject.org, https://a.cdn.ampproject.org"}, "", exitFindings,
 			"look for a proxy that doubles the header"},
 		{[]string{"explain", "--config", list, "https://www-example-com.bing-amp.com"}, "", exitFindings, "are below www.bing-amp.com"},
-		{[]string{"explain", "--config", list, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings, "ampcors reverse --among FILE says which"},
+		{[]string{"explain", "--config", list, "https://" + hash + ".cdn.ampproject.org"}, "", exitFindings,
+			"ampcors reverse --among FILE says which"},
 		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "Reason: cache_origin."},
 		{[]string{"explain", "--config", wrong, allowed}, "", exitFindings, "a server keeps its last good configuration"},
 		{[]string{"explain", "--config", cut, allowed}, "", exitFindings, "Reason: cache_origin."},
-		{[]string{"reverse", "--among", idn, other, "https://" + other + ".cdn.ampproject.org"}, "", exitClean, "in--trouble.com\nin--trouble.com\n"},
+		{[]string{"reverse", "--among", idn, other, "https://" + other + ".cdn.ampproject.org"}, "", exitClean,
+			"in--trouble.com\nin--trouble.com\n"},
 		{[]string{"reverse", "--among", "-", hash}, "www.bücher.example # ours\n", exitClean, "www.bücher.example\n"},
 		{[]string{"reverse", "--config", idn, other}, "", exitClean, "in--trouble.com\n"},
 		{[]string{"reverse", "--config", list, hash}, "", exitFindings, "is the hash prefix of none of the 2 domains in " + list},
@@ -249,8 +298,10 @@ func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 		code         int
 		want         string
 	}{
-		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cache.example", exitClean, "Reason: cache_origin."},
-		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cdn.ampproject.org", exitFindings, "Reason: unknown_host."},
+		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cache.example", exitClean,
+			"Reason: cache_origin."},
+		{"", "explain --publisher www.example.com --caches " + caches + " https://www-example-com.cdn.ampproject.org", exitFindings,
+			"Reason: unknown_host."},
 		{`{"publishers": ["www.example.com"]}`, "check --caches " + caches + " " + file, exitClean, "caches: other (as " + caches + " says)"},
 		{`{"publishers": ["www.example.com"]}`, "check " + file, exitClean, "caches: google, bing" + otherIDs + " (built in)"},
 		{`{"publishers": ["www.example.com"], "caches": []}`, "check " + file, exitClean, "caches: none (as the file says)"},
@@ -260,8 +311,10 @@ func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 			exitUsage, "cachesFile is set, and the program was started with the caches of"},
 		{`{"publishers": ["www.example.com"], "caches": []}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " +
 			caches, exitUsage, "caches is set, and the program was started with the caches of"},
-		{`{"publishers": ["www.example.com"]}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + file, exitUsage, "caches"},
-		{`{"publishers": ["www.example.com"]}`, "serve-proxy --to http://127.0.0.1:1 --listen 127.0.0.1:0 --config " + file + " --caches " + file, exitUsage, "caches"},
+		{`{"publishers": ["www.example.com"]}`, "serve-authz --proxy nginx --listen 127.0.0.1:0 --config " + file + " --caches " + file,
+			exitUsage, "caches"},
+		{`{"publishers": ["www.example.com"]}`, "serve-proxy --to http://127.0.0.1:1 --listen 127.0.0.1:0 --config " + file + " --caches " + file,
+			exitUsage, "caches"},
 	} {
 		writeFile(t, file, test.config)
 		code, stdout, stderr := run(t, "", strings.Fields(test.args)...)
@@ -274,7 +327,8 @@ func TestTheCachesOfTheFlagAreTrusted(t *testing.T) {
 // What people paste in place of an origin is said to them.
 func TestExplainSaysWhatIsNoOrigin(t *testing.T) {
 	for origin, want := range map[string]string{
-		"https://www.example.com/":        `"https://www.example.com/" has a slash at its end, which no Origin has; want "https://www.example.com"`,
+		"https://www.example.com/": `"https://www.example.com/" has a slash at its end, which no Origin has; want ` +
+			`"https://www.example.com"`,
 		"https://www.example.com/a":       "is a URL, and not an origin; ampcors cacheurl prints the publisher's URL",
 		"www.example.com":                 `An origin begins with its scheme; want "https://www.example.com".`,
 		"Origin: https://www.example.com": `has the name of the header; want "https://www.example.com"`,
@@ -364,8 +418,9 @@ func TestNoFlagIsIgnored(t *testing.T) {
 // members has a value for each member of a configuration file.
 var members = map[string]string{
 	"$schema": "", "publishers": "", // not for the server; and in each file
-	"publishersFile": `"publishers.txt"`, "cachesFile": `"caches.json"`, "source": `{}`, "caches": `[]`, "origins": `["https://partner.example"]`,
-	"email": `{"senders": ["news@example.com"]}`, "credentialed": `true`, "methods": `["PUT"]`, "requestHeaders": `["X-Token"]`,
+	"publishersFile": `"publishers.txt"`, "cachesFile": `"caches.json"`, "source": `{}`, "caches": `[]`,
+	"origins": `["https://partner.example"]`,
+	"email":   `{"senders": ["news@example.com"]}`, "credentialed": `true`, "methods": `["PUT"]`, "requestHeaders": `["X-Token"]`,
 	"responseHeaders": `["X-Total"]`, "maxAge": `"10m"`, "reportOnly": `true`, "dangerouslyAllowAmbiguousPrefixes": `true`,
 	"dangerouslyAllowHTTPOwnOrigins": `true`, "dangerouslyAllowPublicSuffixWildcards": `true`,
 	"dangerouslyAllowUnsafeRequestsWithoutOrigin": `true`,
@@ -468,11 +523,13 @@ func TestAdvice(t *testing.T) {
 		{[]string{"nginx", "--publisher", "www.example.com,bücher.example"}, exitClean,
 			[]string{`"https://www-example-com.www.bing-amp.com" $http_origin;`, `"https://xn--bcher-kva.example" $http_origin;`}},
 		{[]string{"haproxy", "--config", file, "--publisher", "www.example.com"}, exitClean,
-			[]string{"-m str https://www-example-org.cdn.ampproject.org\n", "-m str https://www.example.com\n", `"GET, POST, PUT"`, `"Content-Type, X-Token"`}},
+			[]string{"-m str https://www-example-org.cdn.ampproject.org\n", "-m str https://www.example.com\n", `"GET, POST, PUT"`,
+				`"Content-Type, X-Token"`}},
 		{[]string{"Caddy", "--caches", otherCaches(t), "--publisher", "www.example.com"}, exitClean, []string{`www-example-com\.cache\.example`}},
 		{[]string{"IIS", "--publisher", "www.example.com"}, exitUsage, []string{`there is no advice for "IIS"`}},
 		{[]string{"nginx"}, exitUsage, []string{"there is no publisher"}},
-		{[]string{"nginx", "--config", emails}, exitUsage, []string{"the file lists no publisher", "For AMP for Email requests, origins and databases, put ampcors serve-proxy in front of the backend"}},
+		{[]string{"nginx", "--config", emails}, exitUsage, []string{"the file lists no publisher",
+			"For AMP for Email requests, origins and databases, put ampcors serve-proxy in front of the backend"}},
 		{[]string{"nginx", "--publisher", "*.example.com"}, exitUsage, []string{"name each domain"}},
 		{[]string{"nginx", "--publisher", "localhost"}, exitUsage, []string{"has no dot"}},
 		{nil, exitUsage, []string{"the name of a server (nginx, "}},
@@ -499,39 +556,50 @@ func TestAdvice(t *testing.T) {
 func TestCheck(t *testing.T) {
 	write := func(name, text string) string { return writeFile(t, filepath.Join(t.TempDir(), name), text) }
 	t.Run("valid", func(t *testing.T) {
-		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "methods": ["GET", "PUT"], "requestHeaders": ["content-type", "X-Any"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
+		file := write("valid.json", `{"publishers": ["a.example", "*.b.example"], "caches": ["google"], "methods": ["GET", "PUT"], `+
+			`"requestHeaders": ["content-type", "X-Any"], "credentialed": true, "dangerouslyAllowHTTPOwnOrigins": true}`)
 		code, stdout, stderr := run(t, "", "check", file)
-		want := "publishers: 1, and 1 pattern\ncaches: google (as the file says)\nfingerprint of the list: 25849672724343\nmethods: GET, HEAD, POST, PUT\nrequest headers: Content-Type, X-Any\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own origins with http\n"
+		want := "publishers: 1, and 1 pattern\ncaches: google (as the file says)\nfingerprint of the list: 25849672724343\nmethods: GET, HEAD, " +
+			"POST, PUT\nrequest headers: Content-Type, X-Any\nresponse headers: AMP-Redirect-To\ncredentials: true\ndangerously allowed: own " +
+			"origins with http\n"
 		if code != exitClean || stdout != want || stderr != "" {
 			t.Errorf("exit code %d\n%s\nwant\n%s\n%s", code, stdout, want, stderr)
 		}
-		if code, stdout, _ := run(t, "", "check", "-o", "json", file); code != exitClean || json.Unmarshal([]byte(stdout), new(ampcors.Config)) != nil {
+		if code, stdout, _ := run(t, "", "check", "-o", "json", file); code != exitClean ||
+			json.Unmarshal([]byte(stdout), new(ampcors.Config)) != nil {
 			t.Errorf("exit code %d\n%s", code, stdout)
 		}
 	})
 	t.Run("emails alone", func(t *testing.T) {
 		code, stdout, stderr := run(t, "", "check", write("emails.json", `{"email": {"senders": ["news@example.com"]}}`))
-		if want := "publishers: 0, and 0 patterns\nemail senders: news@example.com\nemail clients, with version 1: https://mail.google.com\n"; code != exitClean ||
+		if want := "publishers: 0, and 0 patterns\nemail senders: news@example.com\n" +
+			"email clients, with version 1: https://mail.google.com\n"; code != exitClean ||
 			!strings.HasPrefix(stdout, want) || strings.Contains(stdout, "response headers") {
 			t.Errorf("%d, %s%s", code, stdout, stderr)
 		}
 	})
 	t.Run("Caddy's", func(t *testing.T) {
-		adapted := `{"apps": {"http": {"servers": {"srv0": {"listen": [":443"], "routes": [{"match": [{"host": ["api.example"]}], "handle": [{"handler": "subroute", "routes": [
+		adapted := `{"apps": {"http": {"servers": {"srv0": {"listen": [":443"], "routes": [{"match": [{"host": ["api.example"]}], ` +
+			`"handle": [{"handler": "subroute", "routes": [
 			{"match": [{"path": ["/shop/*"]}], "handle": [{"handler": "ampcors", "config": {"publishers": ["shop.example"], "credentialed": true}}]},
-			{"handle": [{"handler": "ampcors", "config": {"publishersFile": "` + write("caddys.txt", "a.example\n*.b.example\n") + `"}, "source": {"module": "redis"}}]}]}]}]}}}}}`
+			{"handle": [{"handler": "ampcors", "config": {"publishersFile": ` +
+			`"` + write("caddys.txt", "a.example\n*.b.example\n") + `"}, "source": {"module": "redis"}}]}]}]}]}}}}}`
 		code, stdout, stderr := run(t, adapted, "check", "-")
-		for _, want := range []string{"ampcors 1 ({\"host\":[\"api.example\"]} {\"path\":[\"/shop/*\"]})\n\tpublishers: 1, and 0 patterns\n", "\tcredentials: true\n",
+		for _, want := range []string{"ampcors 1 ({\"host\":[\"api.example\"]} {\"path\":[\"/shop/*\"]})\n\tpublishers: 1, and 0 patterns\n",
+			"\tcredentials: true\n",
 			"ampcors 2, and publishers in redis ({\"host\":[\"api.example\"]})\n\tpublishers: 1, and 1 pattern\n", "\tcredentials: false\n"} {
 			if code != exitClean || !strings.Contains(stdout, want) || stderr != "" {
 				t.Errorf("%d, %s%s; want %q", code, stdout, stderr, want)
 			}
 		}
-		if code, stdout, stderr := run(t, strings.Replace(adapted, "shop.example", "shop", 1), "check", "-o", "json", "-"); code != exitFindings ||
-			!strings.Contains(stderr, "ampcors 1 (") || !strings.Contains(stderr, `publishers[0] "shop" has no dot`) || !strings.Contains(stdout, `"a.example"`) {
+		if code, stdout, stderr := run(t, strings.Replace(adapted, "shop.example", "shop", 1), "check", "-o", "json",
+			"-"); code != exitFindings ||
+			!strings.Contains(stderr, "ampcors 1 (") || !strings.Contains(stderr, `publishers[0] "shop" has no dot`) ||
+			!strings.Contains(stdout, `"a.example"`) {
 			t.Errorf("%d, %s%s", code, stdout, stderr)
 		}
-		for input, want := range map[string]string{`{"apps": {}}`: "has no ampcors", `{"publishers": ["a.example"]}`: "caddy adapt", "": "caddy adapt"} {
+		for input, want := range map[string]string{`{"apps": {}}`: "has no ampcors", `{"publishers": ["a.example"]}`: "caddy adapt",
+			"": "caddy adapt"} {
 			if code, _, stderr := run(t, input, "check", "-"); code == exitClean || !strings.Contains(stderr, want) {
 				t.Errorf("%s: %d, %s", input, code, stderr)
 			}
@@ -568,7 +636,8 @@ func TestCheck(t *testing.T) {
 func article(t *testing.T) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/article" {
-			io.WriteString(w, `<!doctype html><html amp><script async src="https://cdn.ampproject.org/v0.js"></script><amp-list src="/list" credentials="include"></amp-list><form method="post" action-xhr="/form"></form><amp-list [src]="'/x'"></amp-list>`)
+			io.WriteString(w, `<!doctype html><html amp><script async src="https://cdn.ampproject.org/v0.js"></script><amp-list src="/list" `+
+				`credentials="include"></amp-list><form method="post" action-xhr="/form"></form><amp-list [src]="'/x'"></amp-list>`)
 			return
 		}
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -654,9 +723,10 @@ func TestProbeWritesEachFormat(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		notTested := run.Invocations[0]
-		if !notTested.ExecutionSuccessful || !slices.ContainsFunc(notTested.ToolExecutionNotifications, func(n struct{ Message struct{ Text string } }) bool {
-			return strings.Contains(n.Message.Text, "only sent with --unsafe")
-		}) {
+		if !notTested.ExecutionSuccessful || !slices.ContainsFunc(notTested.ToolExecutionNotifications,
+			func(n struct{ Message struct{ Text string } }) bool {
+				return strings.Contains(n.Message.Text, "only sent with --unsafe")
+			}) {
 			t.Errorf("%+v", notTested)
 		}
 	})
@@ -699,7 +769,8 @@ func TestExitCodesOfProbe(t *testing.T) {
 	}{
 		{name: "clean", args: []string{"--endpoint", clean.URL, "--publisher", "www.example.com"}, code: exitClean},
 		{name: "findings", args: []string{"--endpoint", clean.URL, "--publisher", "www.example.com", "--credentials"}, code: exitFindings},
-		{name: "findings that are not severe enough", args: []string{"--endpoint", clean.URL + "/", "--publisher", "www.example.com", "--fail-on", "high"},
+		{name: "findings that are not severe enough", args: []string{"--endpoint", clean.URL + "/", "--publisher", "www.example.com", "--fail-on",
+			"high"},
 			code: exitClean},
 		{name: "no argument", code: exitUsage, err: "nothing to test"},
 		{name: "no publisher", args: []string{"--endpoint", clean.URL}, code: exitUsage, err: "--publisher"},
@@ -709,14 +780,16 @@ func TestExitCodesOfProbe(t *testing.T) {
 		{name: "a wrong address", args: []string{"--resolve", "a.example", broken.URL}, code: exitUsage, err: "not host:port:address"},
 		{name: "a server that is down", args: []string{"--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
 		{name: "a document that is not there", args: []string{"--publisher", "www.example.com", down.URL}, code: exitUntested},
-		{name: "one server of two that is down", args: []string{"--endpoint", clean.URL, "--endpoint", down.URL, "--publisher", "www.example.com"},
+		{name: "one server of two that is down", args: []string{"--endpoint", clean.URL, "--endpoint", down.URL, "--publisher",
+			"www.example.com"},
 			code: exitUntested},
 		{name: "the same endpoint twice, and it is down",
 			args: []string{"--endpoint", down.URL, "--endpoint", down.URL, "--publisher", "www.example.com"}, code: exitUntested},
 		{name: "only a preflight, which is right", args: []string{"--endpoint", granting.URL, "--method", "POST", "--content-type",
 			"application/json", "--publisher", "www.example.com"}, code: exitClean},
 		{name: "no URL", args: []string{"--endpoint", "foo", "--publisher", "www.example.com"}, code: exitUsage, err: "not the URL"},
-		{name: "no document", args: []string{"--publisher", "www.example.com", "ftp://a.example"}, code: exitUsage, err: "not the URL of a web server"},
+		{name: "no document", args: []string{"--publisher", "www.example.com", "ftp://a.example"}, code: exitUsage,
+			err: "not the URL of a web server"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := run(t, "", append([]string{"probe", "--rate", "0"}, test.args...)...)
@@ -743,7 +816,8 @@ func TestREADMEsTranscript(t *testing.T) {
 	server := httptest.NewTLSServer(article(t).Config.Handler)
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "https://")
-	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--max-answer", "2", "--resolve", "www.example.com:443:"+addr, "https://www.example.com/article")
+	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--max-answer", "2", "--resolve", "www.example.com:443:"+addr,
+		"https://www.example.com/article")
 	got = strings.ReplaceAll(got, "curl -gsik --connect-to 'www.example.com:443:"+addr+"' ", "curl -gsi ") // without flags of the test
 	readme.Check(t, "README.md", "transcript", "```text\n"+got+"```\n")
 }
@@ -768,7 +842,8 @@ func TestREADMEsCommandsRun(t *testing.T) {
 		}
 		lines++
 		t.Run(args, func(t *testing.T) {
-			all := append(strings.Fields(args), "--insecure", "--rate", "0", "--resolve", "www.example.com:443:"+addr, "--resolve", "api.example.com:443:"+addr)
+			all := append(strings.Fields(args), "--insecure", "--rate", "0", "--resolve", "www.example.com:443:"+addr, "--resolve",
+				"api.example.com:443:"+addr)
 			code, stdout, stderr := run(t, "", all...)
 			if code != exitClean && code != exitFindings || stderr != "" || !strings.Contains(stdout, " trials: ") {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)

@@ -18,7 +18,8 @@ func init() {
 	}
 	root := newRoot()
 	root.DisableAutoGenTag = true
-	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "ampcors", Manual: "ampcors"}, os.Args[1]); err != nil {
+	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "ampcors", Manual: "ampcors"},
+		os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitUntested)
 	}

@@ -35,9 +35,10 @@ type givenPages struct {
 	maxState int64 // MiB
 	gone     bool
 	maxGone  float64
-	isDryRun bool                   // the state is not saved
-	client   *http.Client           // fetches the sitemaps; httpClient if it is nil
-	isValid  func(page string) bool // whether a page that was not covered by a key file is now; nil if there are no key files
+	isDryRun bool         // the state is not saved
+	client   *http.Client // fetches the sitemaps; httpClient if it is nil
+	// whether a page that was not covered by a key file is now; nil if there are no key files
+	isValid func(page string) bool
 
 	lock   *flock.Flock
 	state  savedState
@@ -64,23 +65,32 @@ func (s *savedState) announceRecorded() {
 
 func addPages(cmd *cobra.Command) *givenPages {
 	s := &givenPages{}
-	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil, "file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
+	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil,
+		"file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
 	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil,
-		"another host, of the owner of the sitemap's host; sitemaps may list its pages and sitemaps, and may redirect to it; a sitemap that is a local file may list pages of any host anyway")
-	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and changed ones are announced; each command needs its own")
-	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new, or if a first run has recorded the pages without announcing them; without --all, a first run only records them")
-	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
+		"another host, of the owner of the sitemap's host; sitemaps may list its pages and sitemaps, and may redirect to "+
+			"it; a sitemap that is a local file may list pages of any host anyway")
+	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and "+
+		"changed ones are announced; each command needs its own")
+	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new, or if a first run has "+
+		"recorded the pages without announcing them; without --all, a first run only records them")
+	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; "+
+		"none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
 	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1,
-		"with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; up to ten pages may always be gone")
+		"with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; up to ten "+
+			"pages may always be gone")
 	cmd.Flags().Int64Var(&s.maxState, "max-state", 256,
 		"limit of the pages that --sitemap finds and --state remembers, in MiB of memory; a page takes about 200 bytes")
 	return s
 }
 
-const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried again by the next run. "
+const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs " +
+	"announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried " +
+	"again by the next run. "
 
 // rejectedHelp is for search engines; AMP Caches reject no page.
-const rejectedHelp = " If a search engine rejects a page and accepts another one of the same host in that run, the page is reported once, listed in the file of --state (member rejected), and tried again when its lastmod is later."
+const rejectedHelp = " If a search engine rejects a page and accepts another one of the same host in that run, the " +
+	"page is reported once, listed in the file of --state (member rejected), and tried again when its lastmod is later."
 
 // pages returns the pages to announce.
 func (s *givenPages) pages(cmd *cobra.Command, args []string) ([]string, error) {
@@ -105,7 +115,8 @@ func (s *givenPages) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		s.state.announceRecorded()
 	}
 	isFirst := s.file != "" && s.state.IsNew() && !s.all
-	reader := sitemap.New(sitemap.Config{HTTPClient: cmp.Or(s.client, httpClient), Hosts: s.hosts, Open: opener(cmd.Context()),
+	reader := sitemap.New(sitemap.Config{HTTPClient: cmp.Or(s.client, httpClient), Hosts: s.hosts,
+		Open:     opener(cmd.Context()),
 		MaxFiles: 50_000, MaxState: s.maxState << 20,
 		FindGone: s.gone, MaxGone: s.maxGone, ForCaches: cmd.Name() == "flush"})
 	if err := whereTo(reader.Update(cmd.Context(), &s.state.State, s.sitemaps...)); cmd.Context().Err() != nil {
@@ -135,17 +146,20 @@ func (s *givenPages) pages(cmd *cobra.Command, args []string) ([]string, error) 
 		case isFirst && !s.state.HasRead:
 			return nil, exitError{s.failed, errors.New("nothing is recorded, because no sitemap could be read")}
 		case isFirst && mayBeRead(err): // its pages would seem new to the next run
-			return nil, exitError{s.failed, errors.New("nothing is recorded, because a later run may read a sitemap that could not be read now")}
+			return nil, exitError{s.failed, errors.New("nothing is recorded, because a later run may read a sitemap that " +
+				"could not be read now")}
 		}
 	}
 	urls := s.state.PendingURLs()
 	gone := len(urls) - len(s.state.Pending)
 	if waiting := len(s.state.Gone) - gone; waiting > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that an earlier run found gone, and that wait for a run with --gone that reads everything: %d\n", waiting)
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: pages that an earlier run found gone, and that wait for a run with --gone "+
+			"that reads everything: %d\n", waiting)
 	}
 	switch {
 	case isFirst && s.isDryRun:
-		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %s would be recorded, and none announced (--all announces them)\n",
+		fmt.Fprintf(cmd.ErrOrStderr(), "ampcors: %s is new: %s would be recorded, and none announced (--all announces "+
+			"them)\n",
 			s.file, count(len(s.state.Pending), "page", "pages"))
 		return args, nil
 	case isFirst:
@@ -187,7 +201,8 @@ func (s *givenPages) mark(page string) string {
 func whereTo(err error) error {
 	for _, problem := range problemsOf(err) {
 		if redirect := (*sitemap.RedirectError)(nil); errors.As(problem.Err, &redirect) {
-			problem.Err = fmt.Errorf("%w; give the URL to which it redirects, or allow its host with --allow-host: %.300s", redirect, redirect.To)
+			problem.Err = fmt.Errorf("%w; give the URL to which it redirects, or allow its host with --allow-host: %.300s",
+				redirect, redirect.To)
 		}
 	}
 	return err
@@ -203,11 +218,12 @@ func problemsOf(err error) (problems []*sitemap.Error) {
 	return problems
 }
 
-// failureOf returns the exit code for the errors of an Update: exitLater if all may pass. That no page is taken to be gone then only follows from
-// the others.
+// failureOf returns the exit code for the errors of an Update: exitLater if all may pass. That no page is taken to
+// be gone then only follows from the others.
 func failureOf(err error) int {
 	problems := slices.DeleteFunc(slices.Collect(unjoined(err)), func(err error) bool {
-		return errors.Is(err, sitemap.ErrNoneGone) && !errors.Is(err, sitemap.ErrManyGone) && !errors.Is(err, sitemap.ErrOtherFiles)
+		return errors.Is(err, sitemap.ErrNoneGone) && !errors.Is(err, sitemap.ErrManyGone) &&
+			!errors.Is(err, sitemap.ErrOtherFiles)
 	})
 	if len(problems) == 0 {
 		return exitFindings
@@ -217,7 +233,10 @@ func failureOf(err error) int {
 
 // mayBeRead reports whether a later run may read a file that an Update could not read.
 func mayBeRead(err error) bool {
-	return slices.ContainsFunc(problemsOf(err), func(problem *sitemap.Error) bool { return problem.Skipped == 0 && mayPass(problem) })
+	return slices.ContainsFunc(problemsOf(err), func(problem *sitemap.Error) bool {
+		return problem.Skipped == 0 &&
+			mayPass(problem)
+	})
 }
 
 func isURL(name string) bool {
@@ -232,7 +251,8 @@ func exist(sitemaps ...string) error {
 			continue
 		}
 		if _, err := os.Stat(name); err != nil {
-			if host, _, hasPath := strings.Cut(filepath.ToSlash(name), "/"); hasPath && strings.Contains(strings.Trim(host, "."), ".") {
+			if host, _, hasPath := strings.Cut(filepath.ToSlash(name), "/"); hasPath &&
+				strings.Contains(strings.Trim(host, "."), ".") {
 				return fmt.Errorf("%w; a sitemap on the web begins with a scheme: https://%s", err, name)
 			}
 			return err
@@ -241,7 +261,8 @@ func exist(sitemaps ...string) error {
 	return nil
 }
 
-// opener returns a function that opens a file of this machine. It reads the whole file, which may be a pipe, until ctx is done.
+// opener returns a function that opens a file of this machine. It reads the whole file, which may be a pipe, until
+// ctx is done.
 func opener(ctx context.Context) func(name string) (io.ReadCloser, error) {
 	return func(name string) (io.ReadCloser, error) {
 		data, err := interruptible(ctx, func() ([]byte, error) {

@@ -19,13 +19,15 @@ import (
 
 func newPrefix() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "prefix [domain ...]",
-		Short:   "Print the domain prefix of publishers on AMP Caches",
-		Example: "  ampcors prefix www.example.com\n  ampcors prefix --all in--trouble.com\n  ampcors prefix --hash <domains.txt",
+		Use:   "prefix [domain ...]",
+		Short: "Print the domain prefix of publishers on AMP Caches",
+		Example: "  ampcors prefix www.example.com\n  ampcors prefix --all in--trouble.com\n  ampcors prefix --hash " +
+			"<domains.txt",
 	}
 	output := addOutput(cmd)
 	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which some caches use")
-	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and the names of the implementations that give it")
+	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and the names of the "+
+		"implementations that give it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return answer(cmd, args, *output, func(domain string) (any, error) {
 			switch {
@@ -61,9 +63,11 @@ func (all prefixes) String() string {
 
 func newOrigins() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "origins [domain ...]",
-		Short:   "Print the origins at which pages of publishers run",
-		Long:    "Print the origins at which pages of publishers run: the publisher's own, and on each AMP Cache one for each domain prefix that a known implementation gives, unless another host has the same prefix. It is not public which one a cache uses.",
+		Use:   "origins [domain ...]",
+		Short: "Print the origins at which pages of publishers run",
+		Long: "Print the origins at which pages of publishers run: the publisher's own, and on each AMP Cache one for " +
+			"each domain prefix that a known implementation gives, unless another host has the same prefix. It is not public " +
+			"which one a cache uses.",
 		Example: "  ampcors origins www.example.com",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
@@ -95,18 +99,22 @@ func notAnOrigin(arg string) string {
 	case u.Path == "/" && u.RawQuery == "" && u.Fragment == "":
 		return fmt.Sprintf("%q has a slash at its end, which no Origin has; want %q", arg, strings.TrimSuffix(arg, "/"))
 	}
-	return fmt.Sprintf("%.300q is a URL, and not an origin; ampcors cacheurl prints the publisher's URL of a page on a cache", arg)
+	return fmt.Sprintf("%.300q is a URL, and not an origin; ampcors cacheurl prints the publisher's URL of a page on a "+
+		"cache", arg)
 }
 
 func newReverse() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "reverse [origin ...]",
-		Short:   "Print the publisher that a cache origin or a domain prefix names",
-		Example: "  ampcors reverse https://www-example-com.cdn.ampproject.org\n  ampcors reverse www-example-com\n  ampcors reverse --among publishers.txt qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca",
+		Use:   "reverse [origin ...]",
+		Short: "Print the publisher that a cache origin or a domain prefix names",
+		Example: "  ampcors reverse https://www-example-com.cdn.ampproject.org\n  ampcors reverse www-example-com\n  " +
+			"ampcors reverse --among publishers.txt qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
-	among := cmd.Flags().String("among", "", "file with domains, one on each line, or - for standard input: a hash prefix is tried with each of them")
-	config := cmd.Flags().String("config", "", "configuration file or list of publishers: a hash prefix is tried with each publisher of it")
+	among := cmd.Flags().String("among", "", "file with domains, one on each line, or - for standard input: a hash "+
+		"prefix is tried with each of them")
+	config := cmd.Flags().String("config", "", "configuration file or list of publishers: a hash prefix is tried with "+
+		"each publisher of it")
 	cmd.MarkFlagsMutuallyExclusive("among", "config")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		known, err := caches.read()
@@ -127,10 +135,12 @@ func newReverse() *cobra.Command {
 				return nil, errors.New(hint)
 			}
 			if host, isHTTP := strings.CutPrefix(arg, "http://"); isHTTP && cacheurl.IsOnCache("https://"+host, known...) {
-				return nil, fmt.Errorf("%q has the scheme http, and pages on an AMP Cache have https; want %q", arg, "https://"+host)
+				return nil, fmt.Errorf("%q has the scheme http, and pages on an AMP Cache have https; want %q", arg,
+					"https://"+host)
 			}
 			if arg != prefix && strings.Contains(prefix, ".") {
-				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; --caches names others", arg)
+				return nil, fmt.Errorf("%q is not an origin of a known cache, which has one label before the cache's domain; "+
+					"--caches names others", arg)
 			}
 			domain, err := cacheurl.PublisherDomain(prefix)
 			switch {
@@ -144,7 +154,8 @@ func newReverse() *cobra.Command {
 			if domain, ok := hashes()[prefix]; ok {
 				return domain, nil
 			}
-			return nil, fmt.Errorf("%q is the hash prefix of none of the %s in %s", arg, count(len(candidates), "domain", "domains"), from)
+			return nil, fmt.Errorf("%q is the hash prefix of none of the %s in %s", arg,
+				count(len(candidates), "domain", "domains"), from)
 		})
 	}
 	return cmd
@@ -184,7 +195,8 @@ func candidatesOf(cmd *cobra.Command, args []string, among, config string) (doma
 	return nil, "", nil
 }
 
-// hashesOf returns the domains by their hash prefixes. Lines that are no domain, such as patterns and comments, have none.
+// hashesOf returns the domains by their hash prefixes. Lines that are no domain, such as patterns and comments,
+// have none.
 func hashesOf(domains []string) map[string]string {
 	hashes := make(map[string]string, len(domains))
 	for _, line := range domains {

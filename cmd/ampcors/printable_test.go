@@ -111,9 +111,11 @@ func TestOutputIsPrintable(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/api":
-			io.WriteString(w, `{"ampUrls": [{"originalUrl": "https://a.example/", "ampUrl": `+string(text)+`, "cdnAmpUrl": `+string(text)+`}], "urlErrors": [{"originalUrl": "https://b.example/", "errorMessage": `+string(text)+`}]}`)
+			io.WriteString(w, `{"ampUrls": [{"originalUrl": "https://a.example/", "ampUrl": `+string(text)+`, "cdnAmpUrl": `+string(text)+
+				`}], "urlErrors": [{"originalUrl": "https://b.example/", "errorMessage": `+string(text)+`}]}`)
 		case r.URL.Path == "/article":
-			io.WriteString(w, `<!doctype html><html ⚡><body><amp-list src="/list?`+hostile+`"></amp-list><amp-list src="/list" [src]="`+hostile+`"></amp-list></body></html>`)
+			io.WriteString(w, `<!doctype html><html ⚡><body><amp-list src="/list?`+hostile+`"></amp-list><amp-list src="/list" [src]="`+hostile+
+				`"></amp-list></body></html>`)
 		default:
 			w.Header().Set("Access-Control-Allow-Origin", "https://a\u009b2J\u202e.example")
 			io.WriteString(w, "{}")
@@ -122,7 +124,8 @@ func TestOutputIsPrintable(t *testing.T) {
 	defer server.Close()
 	for _, command := range [][]string{
 		{"explain", "--publisher", "a.example"},
-		{"explain", "--publisher", hostile}, {"reverse"}, {"prefix"}, {"origins"}, {"cacheurl"}, {"submit", "--dry-run"}, {"check", hostile}, {hostile}, {"explain", "--" + hostile},
+		{"explain", "--publisher", hostile}, {"reverse"}, {"prefix"}, {"origins"}, {"cacheurl"}, {"submit", "--dry-run"}, {"check", hostile},
+		{hostile}, {"explain", "--" + hostile},
 		{"flush", "--dry-run", "--key", privateKey(t)},
 	} {
 		for _, format := range []string{"text", "json"} {
@@ -180,7 +183,8 @@ func TestATerminalIsOne(t *testing.T) {
 		{name: "the null device", to: " 2>/dev/null | cat"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			line := fmt.Sprintf("stty cols 100; %sAMPCORS_TEST_RUNS_MAIN=1 %s probe --rate 0 --credentials --endpoint %s/ --publisher www.example.com%s", test.env,
+			line := fmt.Sprintf("stty cols 100; %sAMPCORS_TEST_RUNS_MAIN=1 %s probe --rate 0 --credentials --endpoint %s/ --publisher "+
+				"www.example.com%s", test.env,
 				os.Args[0], server.URL, test.to)
 			cmd := exec.Command(script, "-qefc", line, os.DevNull)
 			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
@@ -303,13 +307,17 @@ func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 	keys := write("keys.json", `{"www.example.com": "x"}`)
 	sitemapFile := write("sitemap.xml", "<urlset><url><loc>https://www.example.com:99/%zz</loc></url></urlset>")
 	lines := [][]string{
-		{"check", bad}, {"explain", "--config", bad, "https://a.example"}, {"advice", "nginx", "--config", bad}, {"flush", "--key", weakKey, "https://a.example/"},
-		{"flush", "--key", keys, "https://a.example/"}, {"submit", "--keys", keys, "https://a.example/"}, {"serve-authz", "--proxy", "nginx", "--config", bad},
-		{"serve-proxy", "--config", bad, "--to", "http://127.0.0.1:1"}, {"serve-proxy", "--config", bad, "--to", "x/y", "--to-ca", bad, "--host", "/", "--upgrade", "h2c"},
+		{"check", bad}, {"explain", "--config", bad, "https://a.example"}, {"advice", "nginx", "--config", bad},
+		{"flush", "--key", weakKey, "https://a.example/"},
+		{"flush", "--key", keys, "https://a.example/"}, {"submit", "--keys", keys, "https://a.example/"},
+		{"serve-authz", "--proxy", "nginx", "--config", bad},
+		{"serve-proxy", "--config", bad, "--to", "http://127.0.0.1:1"},
+		{"serve-proxy", "--config", bad, "--to", "x/y", "--to-ca", bad, "--host", "/", "--upgrade", "h2c"},
 
 		{"prefix", "--caches", bad, "a.example"}, {"check", "--database", "postgres://a:b@c:99999/x", bad},
 		{"source", "fill", "--database", "mysql://x", "--table", "1abc"},
-		{"source", "install", "--database", "host=a port=x"}, {"source", "install", "--database", "x", "--domain-column", "1"}, {"submit", "--sitemap", sitemapFile},
+		{"source", "install", "--database", "host=a port=x"}, {"source", "install", "--database", "x", "--domain-column", "1"},
+		{"submit", "--sitemap", sitemapFile},
 		{"submit", "--dry-run", "--key-location", "https://www.example.com/a/key.txt", "https://www.example.com/b"},
 		{"flush", "--dry-run", "--key", key, "https://www.example.com/a?usqp=1"},
 	}
@@ -331,7 +339,8 @@ func TestErrorsHaveNoNamesOfGo(t *testing.T) {
 			lines = append(lines, append(slices.Clone(command), value))
 		}
 	}
-	nameOfGo := regexp.MustCompile(`\b[a-z]+\.[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\bpackages? |cannot unmarshal|pgsource|sqlsource|strconv|%!|\bConfig\b|\bSigner\b|\bParse\b`)
+	nameOfGo := regexp.MustCompile(`\b[a-z]+\.[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\bpackages? |cannot ` +
+		`unmarshal|pgsource|sqlsource|strconv|%!|\bConfig\b|\bSigner\b|\bParse\b`)
 	products := strings.NewReplacer("IndexNow", "", "PostgreSQL", "", "MySQL", "", "MariaDB", "", "WordPress", "", "HAProxy", "", "GitHub", "",
 		dir, "", filepath.Dir(key), "")
 	for _, line := range lines {

@@ -68,7 +68,8 @@ the documents and of their endpoints, those of --endpoint, --list and --sitemap,
 Between its requests, it repeats one that is known to be answered. If the backend limits requests
 or changes its answers, the report says what was not tested, and never counts it as fine.
 
-Exit codes: 0 success, 1 a finding at or above --fail-on (medium by default) that neither --baseline nor --ignore names, 2 wrong usage,
+Exit codes: 0 success, 1 a finding at or above --fail-on (medium by default) that neither --baseline nor --ignore ` +
+			`names, 2 wrong usage,
 3 something could not be tested because of an error, or nothing was tested; with --require-all, also if something was
 not tested for another reason.`,
 		Example: `  ampcors probe https://www.example.com/article
@@ -76,15 +77,20 @@ not tested for another reason.`,
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com
   ampcors probe --endpoint https://api.example.com/mail --sender news@example.com
   ampcors probe email.html --sender news@example.com
-  ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials --publisher www.example.com --unsafe`,
+  ampcors probe --endpoint https://api.example.com/vote --method POST --content-type application/json --credentials ` +
+			`--publisher www.example.com --unsafe`,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "text", "text, json, junit, sarif (for code scanning), github (annotations of GitHub Actions) or html")
+	flags.StringVarP(&f.output, "output", "o", "text",
+		"text, json, junit, sarif (for code scanning), github (annotations of GitHub Actions) or html")
 	flags.StringVar(&f.failOn, "fail-on", string(probe.Medium),
 		"the lowest severity of findings that lead to exit code 1: low, medium or high; or none")
-	flags.StringSliceVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given several times")
-	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json); a finding that is in it does not lead to exit code 1, unless it now shows at further origins")
-	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested for any reason, such as its method, or a URL that only the browser knows")
+	flags.StringSliceVar(&f.ignore, "ignore", nil, "id of findings that do not lead to exit code 1; may be given "+
+		"several times")
+	flags.StringVar(&f.baseline, "baseline", "", "file with a report (-o json); a finding that is in it does not lead "+
+		"to exit code 1, unless it now shows at further origins")
+	flags.BoolVar(&f.requireAll, "require-all", false, "exit code 3 if anything was not tested for any reason, such as "+
+		"its method, or a URL that only the browser knows")
 	flags.StringVar(&f.pages, "pages", "", `file with URLs of AMP documents, one on each line; "-" is standard input`)
 	flags.StringVar(&f.sitemap, "sitemap", "", "file or URL of a sitemap whose pages are AMP documents")
 	flags.StringArrayVar(&f.endpoints, "endpoint", nil, "URL to test; may be given several times")
@@ -92,12 +98,17 @@ not tested for another reason.`,
 	flags.StringVar(&f.method, "method", http.MethodGet, "method of --endpoint and --list")
 	flags.StringVar(&f.contentType, "content-type", "", "Content-Type of the body")
 	flags.StringVar(&f.body, "body", "", "body of the request")
-	flags.BoolVar(&f.credentials, "credentials", false, "pages call the endpoints of --endpoint and --list with the reader's cookies")
-	flags.StringSliceVar(&f.publishers, "publisher", nil, "domain whose pages must work; by default the host of each document")
-	flags.StringSliceVar(&f.senders, "sender", nil, "address of a sender whose AMP emails must work: with --endpoint, --list and documents that are AMP emails")
-	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which emails must work with version 1 of the protocol; by default https://mail.google.com")
+	flags.BoolVar(&f.credentials, "credentials", false,
+		"pages call the endpoints of --endpoint and --list with the reader's cookies")
+	flags.StringSliceVar(&f.publishers, "publisher", nil,
+		"domain whose pages must work; by default the host of each document")
+	flags.StringSliceVar(&f.senders, "sender", nil,
+		"address of a sender whose AMP emails must work: with --endpoint, --list and documents that are AMP emails")
+	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which emails must work with "+
+		"version 1 of the protocol; by default https://mail.google.com")
 	flags.StringArrayVarP(&f.header, "header", "H", nil,
-		`header of each request to an origin of a document or endpoint that you name, such as "Authorization: Bearer …"; it is not in the report`)
+		`header of each request to an origin of a document or endpoint that you name, such as "Authorization: Bearer …"; `+
+			`it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
 		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
@@ -109,18 +120,22 @@ not tested for another reason.`,
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
 	flags.Float64Var(&f.rate, "rate", probe.DefaultRate, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
-	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0: 5 minutes, or three times as long as the requests take at --rate, if that is longer")
+	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0: 5 minutes, or three times as "+
+		"long as the requests take at --rate, if that is longer")
 	flags.Int64Var(&f.maxAnswer, "max-answer", 1, "largest answer or document that is read, in MiB")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "test at most this many endpoints of a document")
 	f.caches = addCaches(cmd)
 	f.noCaches = addNoCaches(cmd)
-	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send only the requests that fetch the documents")
-	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+or(probe.Servers()))
+	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send only the requests that fetch the "+
+		"documents")
+	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+
+		or(probe.Servers()))
 	complete(cmd, "output", outputs)
 	complete(cmd, "fail-on", failOns)
 	complete(cmd, "ignore", textsOf(probe.IDs()))
 	complete(cmd, "advice", probe.Servers())
-	complete(cmd, "method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead})
+	complete(cmd, "method", []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodHead})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return runProbe(cmd, args, f)
 	}
@@ -221,7 +236,8 @@ func (f *probeFlags) exitCode(report *probe.Report) int {
 func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 	for _, id := range f.ignore {
 		if !slices.Contains(probe.IDs(), probe.ID(id)) {
-			return nil, fmt.Errorf("--ignore: there is no finding with the id %q%s", id, suggest("", nearest(id, textsOf(probe.IDs()))))
+			return nil, fmt.Errorf("--ignore: there is no finding with the id %q%s", id,
+				suggest("", nearest(id, textsOf(probe.IDs()))))
 		}
 	}
 	baseline := runReport{Report: new(probe.Report)}
@@ -235,11 +251,14 @@ func (f *probeFlags) known() (func(probe.Finding) bool, error) {
 		}
 	}
 	return func(finding probe.Finding) bool {
-		return slices.Contains(f.ignore, string(finding.ID)) || slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
-			isMore := slices.ContainsFunc(finding.Origins, func(origin string) bool { return !slices.Contains(known.Origins, origin) })
-			return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method && known.Call == finding.Call &&
-				known.Subject() == finding.Subject() && !isMore
-		})
+		return slices.Contains(f.ignore, string(finding.ID)) ||
+			slices.ContainsFunc(baseline.Findings, func(known probe.Finding) bool {
+				isMore := slices.ContainsFunc(finding.Origins,
+					func(origin string) bool { return !slices.Contains(known.Origins, origin) })
+				return known.ID == finding.ID && known.Endpoint == finding.Endpoint && known.Method == finding.Method &&
+					known.Call == finding.Call &&
+					known.Subject() == finding.Subject() && !isMore
+			})
 	}, nil
 }
 
@@ -296,7 +315,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		})
 	}
 	if len(cfg.Documents) == 0 && len(cfg.FoundDocuments) == 0 && len(cfg.Emails) == 0 && len(cfg.Endpoints) == 0 {
-		return cfg, errors.New("there is nothing to test; give the URL of a document, the file of an AMP email, --endpoint or --list")
+		return cfg, errors.New("there is nothing to test; give the URL of a document, the file of an AMP email, --endpoint " +
+			"or --list")
 	}
 	for _, sender := range f.senders {
 		if domain, isPattern := strings.CutPrefix(sender, "*@"); isPattern {
@@ -313,7 +333,8 @@ func (f *probeFlags) config(cmd *cobra.Command, args []string) (probe.Config, er
 		}
 	}
 	if len(cfg.Endpoints) > 0 && len(cfg.Publishers) == 0 && len(cfg.Senders) == 0 {
-		return cfg, errors.New("there is no publisher; use --publisher with the domain whose pages call the endpoint, or --sender with the address whose emails do")
+		return cfg, errors.New("there is no publisher; use --publisher with the domain whose pages call the endpoint, or " +
+			"--sender with the address whose emails do")
 	}
 	if cfg.Header, err = headers(f.header); err != nil {
 		return cfg, err
@@ -351,7 +372,8 @@ func addArguments(cfg *probe.Config, args []string) error {
 			continue
 		}
 		if len(cfg.Senders) == 0 {
-			return fmt.Errorf("%s is a file: if it is an AMP email, use --sender with the address that sends it. Any other document is fetched from its URL", arg)
+			return fmt.Errorf("%s is a file: if it is an AMP email, use --sender with the address that sends it. Any other "+
+				"document is fetched from its URL", arg)
 		}
 		html, err := os.ReadFile(arg)
 		if err != nil {
@@ -387,14 +409,15 @@ func commandLine(cmd *cobra.Command, args []string) string {
 
 // quoted returns a word for a POSIX shell, quoted if it must be.
 func quoted(word string) string {
-	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+…") == "" {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+…"
+	if word != "" && strings.Trim(word, plain) == "" {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// morePages returns the documents of --pages and --sitemap. Those that a sitemap from a URL lists on another origin than its own are found: the user
-// has not named them.
+// morePages returns the documents of --pages and --sitemap. Those that a sitemap from a URL lists on another origin
+// than its own are found: the user has not named them.
 func (f *probeFlags) morePages(cmd *cobra.Command) (pages, found []string, err error) {
 	if f.pages != "" {
 		if pages, err = readList(cmd, f.pages); err != nil {
@@ -450,7 +473,8 @@ func (f *probeFlags) morePages(cmd *cobra.Command) (pages, found []string, err e
 func isSameOrigin(a, b string) bool {
 	one, err := url.Parse(a)
 	other, err2 := url.Parse(b)
-	return err == nil && err2 == nil && one.Scheme == other.Scheme && cacheurl.CanonicalHost(one) == cacheurl.CanonicalHost(other)
+	return err == nil && err2 == nil && one.Scheme == other.Scheme &&
+		cacheurl.CanonicalHost(one) == cacheurl.CanonicalHost(other)
 }
 
 // headers parses lines such as "X-Token: 1".

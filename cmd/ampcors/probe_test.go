@@ -61,7 +61,8 @@ func TestAnEndpointOfSeveralPagesIsTestedOnce(t *testing.T) {
 	if !slices.Equal(urls, []string{"/list", "/1/own", "/2/own"}) {
 		t.Errorf("tested %q", urls)
 	}
-	slow := server.URL + "/2 has Cache-Control: max-age=86400. AMP Caches may serve an old copy for that long, and ampcors flush only makes them fetch a new one within that time."
+	slow := server.URL + "/2 has Cache-Control: max-age=86400. AMP Caches may serve an old copy for that long, and ampcors flush only makes " +
+		"them fetch a new one within that time."
 	if !slices.Contains(report.Notes, slow) || strings.Count(strings.Join(report.Notes, "\n"), "max-age=") != 1 {
 		t.Errorf("notes: %q", report.Notes)
 	}
@@ -150,7 +151,8 @@ func TestJUnitTellsErrorsFromWhatIsSkipped(t *testing.T) {
 	down := httptest.NewServer(http.NotFoundHandler())
 	down.Close()
 	server := public(t)
-	code, stdout, _ := run(t, "", "probe", "--rate", "0", "-o", "junit", "--publisher", "www.example.com", "--endpoint", down.URL, "--endpoint", server.URL+"/a,b")
+	code, stdout, _ := run(t, "", "probe", "--rate", "0", "-o", "junit", "--publisher", "www.example.com", "--endpoint", down.URL,
+		"--endpoint", server.URL+"/a,b")
 	var suites junitSuites
 	if err := xml.Unmarshal([]byte(stdout), &suites); err != nil || code != exitUntested {
 		t.Fatalf("exit code %d, %v\n%s", code, err, stdout)
@@ -197,16 +199,21 @@ func TestWrongUsageIsAnError(t *testing.T) {
 		{[]string{"help", "nonsense"}, `there is no command "nonsense"`},
 		{[]string{"probe", "--rate", "-1", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--rate is negative"},
 		{[]string{"probe", "main.go"}, "main.go is a file: if it is an AMP email, use --sender with the address that sends it"},
-		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "*@example.com"}, `is a pattern; want one of its addresses, such as a@example.com`},
-		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "News <news@example.com>"}, `is not an address; want one such as news@example.com`},
-		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "a@example.com", "--mail-client", "https://mail.google.com/"}, `is not an origin; want one such as`},
+		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "*@example.com"},
+			`is a pattern; want one of its addresses, such as a@example.com`},
+		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "News <news@example.com>"},
+			`is not an address; want one such as news@example.com`},
+		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "a@example.com", "--mail-client", "https://mail.google.com/"},
+			`is not an origin; want one such as`},
 		{[]string{"probe", "./missing.html", "--sender", "news@example.com"}, "./missing.html is neither a file nor a URL"},
-		{[]string{"probe", "main.go", "--sender", "news@example.com"}, "main.go: its html element has neither the attribute amp4email nor ⚡4email"},
+		{[]string{"probe", "main.go", "--sender", "news@example.com"},
+			"main.go: its html element has neither the attribute amp4email nor ⚡4email"},
 		{[]string{"probe", "--timeout", "0s", "--endpoint", "https://a.example", "--publisher", "a.example"}, "must be positive"},
 		{[]string{"probe", "--method", "GE T", "--endpoint", "https://a.example", "--publisher", "a.example"}, "not the name of a method"},
 		{[]string{"probe", "--page-header", "X Token", "--endpoint", "https://a.example", "--publisher", "a.example"}, "is not valid"},
 		{[]string{"probe", "--method", "TRACE", "--endpoint", "https://a.example", "--publisher", "a.example"}, "browsers never send it"},
-		{[]string{"probe", "-H", "Origin: https://b.example", "--endpoint", "https://a.example", "--publisher", "a.example"}, "the probe tests with"},
+		{[]string{"probe", "-H", "Origin: https://b.example", "--endpoint", "https://a.example", "--publisher", "a.example"},
+			"the probe tests with"},
 		{[]string{"probe", "--endpoint", "https://a.example/?__amp_source_origin=x", "--publisher", "a.example"}, "which the probe adds itself"},
 		{[]string{"probe", "--plan", "-o", "html", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--plan needs"},
 		{[]string{"probe", "--ignore", "nonsense", "--endpoint", "https://a.example", "--publisher", "a.example"}, "no finding with the id"},
@@ -308,12 +315,14 @@ func TestProbeOfAnUnsafeEndpoint(t *testing.T) {
 	if run(t, "", append(args, "--unsafe", "--only-host", "other.example")...); len(bodies) > 0 {
 		t.Errorf("%d requests to a host that may not be called", len(bodies))
 	}
-	if code, _, stderr := run(t, "", append(args, "--sitemap", server.URL+"/sitemap.xml", "--only-host", "other.example")...); code != exitUsage ||
+	if code, _, stderr := run(t, "", append(args, "--sitemap", server.URL+"/sitemap.xml", "--only-host",
+		"other.example")...); code != exitUsage ||
 		sitemaps.Load() > 0 || !strings.Contains(stderr, "--only-host does not name") {
 		t.Errorf("a sitemap: exit code %d, it was fetched %d times, %s", code, sitemaps.Load(), stderr)
 	}
 	host := server.Listener.Addr().String()
-	if code, stdout, stderr := run(t, "", append(args, "--unsafe", "--only-host", host)...); code != exitFindings || len(bodies) == 0 || bodies[0] != "a=1" {
+	if code, stdout, stderr := run(t, "", append(args, "--unsafe", "--only-host", host)...); code != exitFindings || len(bodies) == 0 ||
+		bodies[0] != "a=1" {
 		t.Errorf("exit code %d, bodies %q\n%s\n%s", code, bodies, stdout, stderr)
 	}
 }
@@ -335,7 +344,8 @@ func TestEndpointsOfOneURLAreApart(t *testing.T) {
 			t.Errorf("%q is not there once", want)
 		}
 	}
-	if _, without, _ := strings.Cut(stdout, "/bearer, without"); code != exitFindings || strings.Contains(strings.SplitN(without, "/bearer", 2)[0], "blocked") {
+	if _, without, _ := strings.Cut(stdout, "/bearer, without"); code != exitFindings ||
+		strings.Contains(strings.SplitN(without, "/bearer", 2)[0], "blocked") {
 		t.Errorf("exit code %d", code)
 	}
 	if t.Failed() {
@@ -362,7 +372,8 @@ func TestAPublicAnswerIsSaidToBePublic(t *testing.T) {
 
 // The emails of a sender are tested with --endpoint and with documents that are AMP emails, and without pages of a publisher.
 func TestTheEmailsOfASenderAreTested(t *testing.T) {
-	mw, err := ampcors.New(ampcors.Config{Email: ampcors.Email{Senders: []string{"news@example.com"}, Clients: []string{"https://mail.example"}}})
+	mw, err := ampcors.New(ampcors.Config{Email: ampcors.Email{Senders: []string{"news@example.com"},
+		Clients: []string{"https://mail.example"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,24 +388,28 @@ func TestTheEmailsOfASenderAreTested(t *testing.T) {
 	defer server.Close()
 	email := writeFile(t, filepath.Join(t.TempDir(), "email.html"),
 		`<html ⚡4email><body><amp-list src="`+server.URL+`/list"></amp-list><amp-list src="/relative"></amp-list>`)
-	const fine = "Emails of the senders are answered as mail clients want it in 2 of 2 trials; 0 of 8 requests with another sender or origin were allowed.\n"
+	const fine = "Emails of the senders are answered as mail clients want it in 2 of 2 trials; 0 of 8 requests with another sender or " +
+		"origin were allowed.\n"
 	for _, test := range []struct {
 		args []string
 		code int
 		want string
 	}{
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "--endpoint", server.URL + "/list"}, exitClean,
-			"GET " + server.URL + "/list, by a mail client, for emails of news@example.com\n        works      version 2, version 1 at https://mail.example\n        denied     other senders\n"},
+			"GET " + server.URL + "/list, by a mail client, for emails of news@example.com\n        works      version 2, version 1 at " +
+				"https://mail.example\n        denied     other senders\n"},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", server.URL + "/mail"}, exitClean, fine},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", email}, exitClean,
 			`known only in the browser: amp-list: the URL "/relative"`},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "add it to email.clients"},
-		{[]string{"--sender", "amp@gmail.dev", "--mail-client", "https://amp.gmail.dev", email}, exitFindings, "Its body: Forbidden: email_sender_not_allowed"},
+		{[]string{"--sender", "amp@gmail.dev", "--mail-client", "https://amp.gmail.dev", email}, exitFindings,
+			"Its body: Forbidden: email_sender_not_allowed"},
 		{[]string{"--sender", "news@example.com", "--mail-client", "https://mail.example", "-H", "X-Token: 1", email}, exitUntested,
 			"because only the document names it: --endpoint '" + server.URL + "/list' --sender news@example.com sends them there"},
 		{[]string{"--sender", "news@example.com", server.URL + "/mail"}, exitFindings, "page at   https://mail.google.com\n"},
 		{[]string{"--sender", "sales@example.com", server.URL + "/mail"}, exitFindings, "page at   none: a mail client, with version 2\n"},
-		{[]string{server.URL + "/mail"}, exitUntested, "it is an AMP email, whose requests a reader's mail client makes: use --sender with the address of its sender"},
+		{[]string{server.URL + "/mail"}, exitUntested, "it is an AMP email, whose requests a reader's mail client makes: use --sender with the " +
+			"address of its sender"},
 		{[]string{"--sender", "news", server.URL + "/mail"}, exitUsage, `--sender "news" is not an address; want one such as news@example.com`},
 		{[]string{"--endpoint", server.URL + "/list"}, exitUsage, "or --sender with the address whose emails do"},
 	} {
@@ -437,7 +452,8 @@ func TestAnAPIIsNoDocument(t *testing.T) {
 func TestJUnitObeysFailOn(t *testing.T) {
 	for failOn, want := range map[probe.Severity]int{probe.Low: 1, probe.Medium: 1, probe.High: 0, "none": 0} {
 		var b bytes.Buffer
-		report := &runReport{FailOn: failOn, Report: &probe.Report{Findings: []probe.Finding{{ID: probe.AnswersDiffer, Severity: probe.Medium, Title: "a title"}}}}
+		report := &runReport{FailOn: failOn, Report: &probe.Report{
+			Findings: []probe.Finding{{ID: probe.AnswersDiffer, Severity: probe.Medium, Title: "a title"}}}}
 		if err := writeJUnit(&b, report); err != nil {
 			t.Fatal(err)
 		}

@@ -217,7 +217,8 @@ func resetIfBroken(ctx context.Context) {
 // names in Connection have no effect: a client could remove headers that the proxy in front has set.
 func (p *proxy) keepConnection(r *http.Request) {
 	h, upgrade := r.Header, r.Header["Upgrade"]
-	isUpgrade := r.ProtoAtLeast(1, 1) && len(upgrade) == 1 && httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
+	isUpgrade := r.ProtoAtLeast(1, 1) && len(upgrade) == 1 &&
+		httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
 	isAsked := func(name string) bool { return strings.EqualFold(name, upgrade[0]) }
 	if isUpgrade && slices.ContainsFunc(p.upgrades, isAsked) {
 		h["Connection"] = []string{"Upgrade"}
@@ -251,8 +252,8 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// removeForged removes the headers or trailers that only this proxy may set and, if no proxy is in front, those that one
-// would set.
+// removeForged removes the headers or trailers that only this proxy may set and, if no proxy is in front, those
+// that one would set.
 func (p *proxy) removeForged(h http.Header) {
 	for key := range h {
 		name := spelled(key)

@@ -245,11 +245,13 @@ func TestProxyNamesTheCallerAndNobodyElseDoes(t *testing.T) {
 		{lines: []string{google}, want: `{"Ampcors-Publisher":["www.example.com"]}`},
 		{lines: []string{"Origin: https://www.example.com"}, want: `{"Ampcors-Publisher":["www.example.com"]}`},
 		{lines: []string{"AMP-Email-Sender: news@example.com"}, want: `{"Ampcors-Email-Sender":["news@example.com"]}`},
-		{lines: []string{"Origin: https://mail.google.com"}, query: "?__amp_source_origin=news%40example.com", want: `{"Ampcors-Email-Sender":["news@example.com"]}`},
+		{lines: []string{"Origin: https://mail.google.com"}, query: "?__amp_source_origin=news%40example.com",
+			want: `{"Ampcors-Email-Sender":["news@example.com"]}`},
 		{query: "?__amp_source_origin=news%40example.com", want: "{}"},
 		{want: "{}"},
 	} {
-		for _, forged := range [][]string{nil, {"Ampcors-Publisher: evil.example"}, {"ampcors-publisher: evil.example"}, {"Ampcors_Publisher: evil.example"},
+		for _, forged := range [][]string{nil, {"Ampcors-Publisher: evil.example"}, {"ampcors-publisher: evil.example"},
+			{"Ampcors_Publisher: evil.example"},
 			{"AMPCORS.PUBLISHER: evil.example"}, {"Ampcors~Publisher: evil.example"}, {"Ampcors-Email_Sender: evil@evil.example"},
 			{"Ampcors-Proxy: x"}, {"Connection: Ampcors-Publisher, Ampcors-Email-Sender, Ampcors-Proxy"},
 			{"Connection: close, Origin"}} {
@@ -263,7 +265,8 @@ func TestProxyNamesTheCallerAndNobodyElseDoes(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, r.Trailer)
 	}, func(c *proxyConfig) { c.isDirect = true })
-	if _, body := direct.raw(t, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+google+"\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n"+
+	if _, body := direct.raw(t, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+google+
+		"\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n"+
 		"\r\n0\r\nX-Forwarded-For: 192.0.2.1\r\nX-Sum: 1\r\n\r\n"); body != "map[X-Sum:[1]]" {
 		t.Errorf("a trailer, and --direct: %s", body)
 	}
@@ -286,15 +289,17 @@ func TestProxyInATrialRun(t *testing.T) {
 	p := startProxyTo(t, mwtest.New(t, cfg), backend.URL)
 	for _, method := range []string{"GET", "OPTIONS"} {
 		resp, body := p.ask(t, method, "/", "", evil, "Access-Control-Request-Method: POST", "Ampcors-Publisher: www.example.com")
-		if resp.Header.Get("Access-Control-Allow-Origin") != "*" || body != method+`  ""` || len(resp.Header.Values("Access-Control-Allow-Origin")) != 1 {
+		if resp.Header.Get("Access-Control-Allow-Origin") != "*" || body != method+`  ""` ||
+			len(resp.Header.Values("Access-Control-Allow-Origin")) != 1 {
 			t.Errorf("%v %s", resp.Header, body)
 		}
 	}
 	names := startProxyTo(t, mwtest.New(t, cfg), httptestServer(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get(publisherHeader), r.Header.Get(senderHeader))
 	}))
-	for line, want := range map[string]string{"AMP-Email-Sender: evil@evil.example": "", "AMP-Email-Sender: news@example.com": "news@example.com",
-		google: "www.example.com", evil: ""} {
+	for line, want := range map[string]string{"AMP-Email-Sender: evil@evil.example": "",
+		"AMP-Email-Sender: news@example.com": "news@example.com",
+		google:                               "www.example.com", evil: ""} {
 		if resp, body := names.ask(t, "GET", "/", "", line); resp.StatusCode != http.StatusOK || body != want {
 			t.Errorf("%s: %s %q; want %q", line, resp.Status, body, want)
 		}
@@ -323,7 +328,8 @@ func TestProxyPassesOn(t *testing.T) {
 		{name: "no Host", send: "GET /a HTTP/1.0\r\n", want: map[string]string{"X-Got-X-Forwarded-Host": ""}},
 		{name: "--host", change: func(c *proxyConfig) { c.host = "internal.example" }, send: "GET /a HTTP/1.1\r\nHost: api.example.com\r\n",
 			want: map[string]string{"X-Host": "internal.example", "X-Got-X-Forwarded-Host": "api.example.com"}},
-		{name: "what the proxy in front says", send: "GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1, 192.0.2.2\r\nX-Forwarded-Proto: https\r\n" +
+		{name: "what the proxy in front says", send: "GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1, " +
+			"192.0.2.2\r\nX-Forwarded-Proto: https\r\n" +
 			"X-Forwarded-Host: public.example\r\nForwarded: for=192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\n",
 			want: map[string]string{"X-Got-X-Forwarded-For": "192.0.2.1, 192.0.2.2, 127.0.0.1", "X-Got-X-Forwarded-Proto": "https",
 				"X-Got-X-Forwarded-Host": "public.example", "X-Got-Forwarded": "for=192.0.2.1", "X-Got-X-Real-Ip": "192.0.2.1"}},
@@ -332,23 +338,32 @@ func TestProxyPassesOn(t *testing.T) {
 			"Forwarded: for=192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\nX-Forwarded-Port: 1\r\n",
 			want: map[string]string{"X-Got-X-Forwarded-For": "127.0.0.1", "X-Got-X-Forwarded-Proto": "http", "X-Got-X_forwarded_proto": "",
 				"X-Got-X-Forwarded-Host": "a", "X-Got-Forwarded": "", "X-Got-X-Real-Ip": "", "X-Got-X-Forwarded-Port": ""}},
-		{name: "what the proxy in front says, and a client's Connection names", send: "GET /a HTTP/1.1\r\nHost: a\r\nX-Real-IP: 192.0.2.1\r\nX-User: a\r\nConnection: close, X-Real-IP, X-User\r\n",
+		{name: "what the proxy in front says, and a client's Connection names",
+			send: "GET /a HTTP/1.1\r\nHost: a\r\nX-Real-IP: 192.0.2.1\r\nX-User: a\r\nConnection: close, X-Real-IP, X-User\r\n",
 			want: map[string]string{"X-Got-X-Real-Ip": "192.0.2.1", "X-Got-X-User": "a", "X-Got-Connection": ""}},
 		{name: "a path and a query as they are", send: "GET //x/..%2fa%5c/;b/%41?q=100%&;a=1&&q HTTP/1.1\r\nHost: a\r\n",
 			want: map[string]string{"X-URI": "//x/..%2fa%5c/;b/%41?q=100%&;a=1&&q"}},
 		{name: "an empty query", send: "GET /a? HTTP/1.1\r\nHost: a\r\n", want: map[string]string{"X-URI": "/a?"}},
-		{name: "the absolute form", send: "GET http://other.example/a HTTP/1.1\r\nHost: a\r\n", want: map[string]string{"X-Host": "other.example", "X-URI": "/a"}},
+		{name: "the absolute form", send: "GET http://other.example/a HTTP/1.1\r\nHost: a\r\n",
+			want: map[string]string{"X-Host": "other.example", "X-URI": "/a"}},
 		{name: "the absolute form with a password", send: "GET http://u:p@other.example HTTP/1.1\r\nHost: a\r\n",
 			want: map[string]string{"X-Host": "other.example", "X-URI": "/", "X-Got-Authorization": ""}},
-		{name: "what the client accepts", send: "GET /a HTTP/1.1\r\nHost: a\r\n", want: map[string]string{"X-Got-Accept-Encoding": "", "X-Got-User-Agent": ""}},
-		{name: "an upgrade to HTTP without encryption", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+		{name: "what the client accepts", send: "GET /a HTTP/1.1\r\nHost: a\r\n",
+			want: map[string]string{"X-Got-Accept-Encoding": "", "X-Got-User-Agent": ""}},
+		{name: "an upgrade to HTTP without encryption", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: " +
+			"h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
 			want: map[string]string{"X-Got-Upgrade": "", "X-Got-Connection": "", "X-Got-Http2-Settings": ""}},
-		{name: "an upgrade to one of several", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n", want: map[string]string{"X-Got-Upgrade": ""}},
-		{name: "an upgrade to TLS", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n", want: map[string]string{"X-Got-Upgrade": ""}},
-		{name: "an upgrade to WebSocket", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n", want: map[string]string{"X-Got-Upgrade": "WebSocket"}},
-		{name: "an upgrade, and another name in Connection", send: "GET /a HTTP/1.1\r\nHost: a\r\nX-User: a\r\nConnection: Upgrade, X-User\r\nUpgrade: websocket\r\n",
+		{name: "an upgrade to one of several", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n",
+			want: map[string]string{"X-Got-Upgrade": ""}},
+		{name: "an upgrade to TLS", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n",
+			want: map[string]string{"X-Got-Upgrade": ""}},
+		{name: "an upgrade to WebSocket", send: "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n",
+			want: map[string]string{"X-Got-Upgrade": "WebSocket"}},
+		{name: "an upgrade, and another name in Connection", send: "GET /a HTTP/1.1\r\nHost: a\r\nX-User: a\r\nConnection: Upgrade, " +
+			"X-User\r\nUpgrade: websocket\r\n",
 			want: map[string]string{"X-Got-Upgrade": "websocket", "X-Got-X-User": "a"}},
-		{name: "two Content-Length that agree", send: "POST /a HTTP/1.1\r\nHost: a\r\n" + google + "\r\nContent-Length: 0\r\nContent-Length: 0\r\n",
+		{name: "two Content-Length that agree", send: "POST /a HTTP/1.1\r\nHost: a\r\n" + google +
+			"\r\nContent-Length: 0\r\nContent-Length: 0\r\n",
 			want: map[string]string{"X-URI": "/a"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -383,25 +398,29 @@ func TestProxyRefusesWhatIsNoRequestForABackend(t *testing.T) {
 		status int
 		ran    int32
 	}{
-		"CONNECT":                     {"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n" + google + "\r\n\r\n", 405, 0},
-		"CONNECT without its body":    {"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\nContent-Length: 10\r\n\r\n", 405, 0},
-		"a URL without a path":        {"GET http:foo HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
-		"OPTIONS *":                   {"OPTIONS * HTTP/1.1\r\nHost: a\r\n" + evil + "\r\n\r\n", 200, 0}, // by net/http itself
-		"TRACE":                       {"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 403, 0},
-		"two Origins":                 {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\n" + evil + "\r\nContent-Length: 0\r\n\r\n", 403, 0},
-		"two different lengths":       {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400, 0},
-		"another transfer encoding":   {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501, 0},
-		"a space before the colon":    {"POST / HTTP/1.1\r\nHost: a\r\nOrigin : x\r\nContent-Length: 0\r\n\r\n", 400, 0},
-		"a folded header":             {"GET / HTTP/1.1\r\nHost: a\r\nX-A: b\r\n c: d\r\nConnection: close\r\n\r\n", 200, 1},
-		"a header of 1 MB":            {"GET / HTTP/1.1\r\nHost: a\r\nX-Long: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", 431, 0},
-		"a bad chunk":                 {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, any},
-		"a method in lower case":      {"post / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 403, 0},
-		"a method override":           {"GET / HTTP/1.1\r\nHost: a\r\nX-HTTP-Method-Override: POST\r\nConnection: close\r\n\r\n", 200, 1},
-		"a host that is none":         {"GET http://a\"b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
-		"a trailer that is none":      {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nTransfer-Encoding: chunked\r\nTrailer: a b\r\n\r\n0\r\n\r\n", 400, 0},
-		"a control character":         {"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
-		"a request in a body":         {"POST / HTTP/1.1\r\nHost: a\r\n" + evil + "\r\nContent-Length: 33\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", 403, 0},
-		"a length beside chunks (TE)": {"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + google + "\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", 200, 1},
+		"CONNECT": {"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n" + google + "\r\n\r\n", 405, 0},
+		"CONNECT without its body": {"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\nContent-Length: 10\r\n\r\n", 405,
+			0},
+		"a URL without a path":      {"GET http:foo HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
+		"OPTIONS *":                 {"OPTIONS * HTTP/1.1\r\nHost: a\r\n" + evil + "\r\n\r\n", 200, 0}, // by net/http itself
+		"TRACE":                     {"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 403, 0},
+		"two Origins":               {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\n" + evil + "\r\nContent-Length: 0\r\n\r\n", 403, 0},
+		"two different lengths":     {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400, 0},
+		"another transfer encoding": {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501, 0},
+		"a space before the colon":  {"POST / HTTP/1.1\r\nHost: a\r\nOrigin : x\r\nContent-Length: 0\r\n\r\n", 400, 0},
+		"a folded header":           {"GET / HTTP/1.1\r\nHost: a\r\nX-A: b\r\n c: d\r\nConnection: close\r\n\r\n", 200, 1},
+		"a header of 1 MB":          {"GET / HTTP/1.1\r\nHost: a\r\nX-Long: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", 431, 0},
+		"a bad chunk":               {"POST / HTTP/1.1\r\nHost: a\r\n" + google + "\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, any},
+		"a method in lower case":    {"post / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 403, 0},
+		"a method override":         {"GET / HTTP/1.1\r\nHost: a\r\nX-HTTP-Method-Override: POST\r\nConnection: close\r\n\r\n", 200, 1},
+		"a host that is none":       {"GET http://a\"b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
+		"a trailer that is none": {"POST / HTTP/1.1\r\nHost: a\r\n" + google +
+			"\r\nTransfer-Encoding: chunked\r\nTrailer: a b\r\n\r\n0\r\n\r\n", 400, 0},
+		"a control character": {"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400, 0},
+		"a request in a body": {"POST / HTTP/1.1\r\nHost: a\r\n" + evil +
+			"\r\nContent-Length: 33\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", 403, 0},
+		"a length beside chunks (TE)": {"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + google +
+			"\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", 200, 1},
 	} {
 		var ran atomic.Int32
 		p := startProxy(t, func(http.ResponseWriter, *http.Request) { ran.Add(1) })
@@ -429,7 +448,8 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Methods: X\r\n\r\n")
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAccess-Control-Allow-Origin: " +
+			"*\r\nAccess-Control-Allow-Methods: X\r\n\r\n")
 		_ = rw.Flush()
 		_, _ = io.Copy(conn, rw) // it repeats what it gets
 		_, _ = io.WriteString(conn, "goodbye")
@@ -447,7 +467,8 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 	_, _ = io.WriteString(conn, handshake+google+"\r\n\r\n")
 	reader := bufio.NewReader(conn)
 	if resp, err := http.ReadResponse(reader, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols ||
-		!slices.Equal(resp.Header["Access-Control-Allow-Origin"], []string{mwtest.CacheOrigin}) || resp.Header["Access-Control-Allow-Methods"] != nil {
+		!slices.Equal(resp.Header["Access-Control-Allow-Origin"], []string{mwtest.CacheOrigin}) ||
+		resp.Header["Access-Control-Allow-Methods"] != nil {
 		t.Fatalf("%v, %v", resp, err)
 	}
 	for _, text := range []string{"one\n", "two\n"} {
@@ -463,7 +484,8 @@ func TestProxyUpgradesToWebSocket(t *testing.T) {
 	if got, err := io.ReadAll(reader); string(got) != "goodbye" || err != nil {
 		t.Errorf("after the end of the client's side: %q, %v", got, err)
 	}
-	if resp, _ := p.raw(t, strings.Replace(handshake, "HTTP/1.1", "HTTP/1.0", 1)+google+"\r\n\r\n"); resp.StatusCode == http.StatusSwitchingProtocols {
+	if resp, _ := p.raw(t, strings.Replace(handshake, "HTTP/1.1", "HTTP/1.0", 1)+google+
+		"\r\n\r\n"); resp.StatusCode == http.StatusSwitchingProtocols {
 		t.Error("a connection of HTTP/1.0 is upgraded")
 	}
 }
@@ -620,13 +642,17 @@ func TestProxyWithABackendThatFails(t *testing.T) {
 		{name: "it closes the connection", answer: " ", status: 502, log: "closed the connection without a response"},
 		{name: "it does not speak HTTP", answer: "SSH-2.0-OpenSSH_9.2\r\n", status: 502, log: "malformed HTTP"},
 		{name: "half a header", answer: "HTTP/1.1 200 OK\r\nContent-", status: 502, log: "malformed MIME header"},
-		{name: "a header of 1 MB", answer: "HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", status: 502, log: "more than 64 KiB of headers"},
+		{name: "a header of 1 MB", answer: "HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", status: 502,
+			log: "more than 64 KiB of headers"},
 		{name: "half a body", answer: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", log: "broke off"},
 		{name: "half a chunk", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nha", log: "broke off"},
-		{name: "half a chunk, for HTTP/1.0", proto: "1.0", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nha", log: "broke off"},
+		{name: "half a chunk, for HTTP/1.0", proto: "1.0", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nha",
+			log: "broke off"},
 		{name: "two lengths", answer: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", status: 502, log: "Content-Length"},
-		{name: "an upgrade that nobody asked for", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", status: 502, log: "h2c"},
-		{name: "no answer", hangsUp: true, status: 502, log: "within --timeout 50ms", change: func(c *proxyConfig) { c.timeout = 50 * time.Millisecond }},
+		{name: "an upgrade that nobody asked for", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+			status: 502, log: "h2c"},
+		{name: "no answer", hangsUp: true, status: 502, log: "within --timeout 50ms",
+			change: func(c *proxyConfig) { c.timeout = 50 * time.Millisecond }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -657,7 +683,8 @@ func TestProxyWithABackendThatFails(t *testing.T) {
 			}
 			p := startProxyTo(t, mwtest.New(t, proxying), "http://"+backend.Addr().String(), test.change)
 			for range 20 {
-				resp, body, err := p.tryRaw(t, "POST / HTTP/"+cmp.Or(test.proto, "1.1")+"\r\nHost: a\r\n"+google+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+				resp, body, err := p.tryRaw(t, "POST / HTTP/"+cmp.Or(test.proto, "1.1")+"\r\nHost: a\r\n"+google+
+					"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 				if test.status == 0 {
 					if err == nil {
 						t.Errorf("a response that breaks off looks whole: %v %q", resp, body)
@@ -665,11 +692,13 @@ func TestProxyWithABackendThatFails(t *testing.T) {
 					continue
 				}
 				if resp == nil || resp.StatusCode != test.status || resp.Header.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin ||
-					resp.Header.Get("Vary") != "Origin, AMP-Email-Sender" || resp.Header.Get("Cache-Control") != "no-store" || body != "Bad Gateway: the backend does not answer\n" {
+					resp.Header.Get("Vary") != "Origin, AMP-Email-Sender" || resp.Header.Get("Cache-Control") != "no-store" ||
+					body != "Bad Gateway: the backend does not answer\n" {
 					t.Errorf("%s %v %q", resp.Status, resp.Header, body)
 				}
 			}
-			if resp, _ := p.raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+evil+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); resp.StatusCode != 403 {
+			if resp, _ := p.raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+evil+
+				"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); resp.StatusCode != 403 {
 				t.Error(resp.Status)
 			}
 			lines := strings.TrimSpace(p.log.String())
@@ -732,7 +761,8 @@ func TestProxyWithABackendThatAnswersEarly(t *testing.T) {
 			answered++
 			text, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if resp.StatusCode != http.StatusRequestEntityTooLarge || string(text) != "too large\n" || resp.Header.Get("Access-Control-Allow-Origin") == "" {
+			if resp.StatusCode != http.StatusRequestEntityTooLarge || string(text) != "too large\n" ||
+				resp.Header.Get("Access-Control-Allow-Origin") == "" {
 				t.Fatalf("%s: %s %q\n%s", name, resp.Status, text, p.log)
 			}
 		}
@@ -786,7 +816,8 @@ func TestProxyGivesNobodyTheResponseOfAnother(t *testing.T) {
 	if log := p.log.String(); strings.Contains(log, "private") || strings.Count(log, "\n") > 2 {
 		t.Errorf("the log:\n%s", log)
 	}
-	if n, err := (unsolicited{p.proxy}).Write([]byte(`Unsolicited response received on idle HTTP channel starting with "private"; err=<nil>`)); n == 0 || err != nil ||
+	const line = `Unsolicited response received on idle HTTP channel starting with "private"; err=<nil>`
+	if n, err := (unsolicited{p.proxy}).Write([]byte(line)); n == 0 || err != nil ||
 		strings.Contains(p.log.String(), "private") || !strings.Contains(p.log.String(), "the backend sent more than its response") {
 		t.Errorf("%d, %v\n%s", n, err, p.log)
 	}
@@ -800,8 +831,9 @@ func TestProxyWritesOnlyToAQuietConnection(t *testing.T) {
 			after time.Duration
 			fails bool
 		}{
-			"it reads":          {func(c *backendConn) { go c.Read(make([]byte, 1)); synctest.Wait() }, 0, false},
-			"it reads soon":     {func(c *backendConn) { go func() { time.Sleep(untilQuiet / 2); c.Read(make([]byte, 1)) }() }, untilQuiet / 2, false},
+			"it reads": {func(c *backendConn) { go c.Read(make([]byte, 1)); synctest.Wait() }, 0, false},
+			"it reads soon": {func(c *backendConn) { go func() { time.Sleep(untilQuiet / 2); c.Read(make([]byte, 1)) }() }, untilQuiet / 2,
+				false},
 			"it has bytes left": {func(c *backendConn) {}, untilQuiet, true},
 			"it is broken":      {func(c *backendConn) { c.Conn.SetReadDeadline(time.Now()); c.Read(make([]byte, 1)) }, 0, true},
 			"it is closed":      {func(c *backendConn) { time.AfterFunc(1, func() { c.Close() }) }, 1, true},
@@ -843,14 +875,16 @@ func TestProxyWithExpectationsAndEarlyHints(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+google+"\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody")
+		_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+google+
+			"\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody")
 		data, err := io.ReadAll(conn)
 		if text := string(data); err != nil || !strings.HasPrefix(text, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n") ||
 			strings.Count(text, "HTTP/1.1 ") != 3 || !strings.HasSuffix(text, "\r\n\r\nbody") {
 			t.Fatalf("%q, %v", text, err)
 		}
 	}
-	if resp, body := p.raw(t, "POST / HTTP/1.0\r\nExpect: 100-continue\r\n"+google+"\r\nContent-Length: 4\r\n\r\nbody"); resp.StatusCode != http.StatusOK || body != "body" {
+	if resp, body := p.raw(t, "POST / HTTP/1.0\r\nExpect: 100-continue\r\n"+google+
+		"\r\nContent-Length: 4\r\n\r\nbody"); resp.StatusCode != http.StatusOK || body != "body" {
 		t.Errorf("HTTP/1.0, which has no 1xx: %s %q", resp.Status, body)
 	}
 }
@@ -937,7 +971,8 @@ func TestServeProxy(t *testing.T) {
 	backend.EnableHTTP2 = true
 	backend.StartTLS()
 	defer backend.Close()
-	ca := writeFile(t, filepath.Join(dir, "ca.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})))
+	ca := writeFile(t, filepath.Join(dir, "ca.pem"), string(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})))
 	der, err := x509.MarshalPKCS8PrivateKey(backend.TLS.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)
@@ -948,7 +983,8 @@ func TestServeProxy(t *testing.T) {
 	defer client.CloseIdleConnections()
 	client.TLSClientConfig.ServerName = "example.com"
 
-	s := serveWith(t, "serve-proxy", "--config", file, "--to", backend.URL, "--to-ca", ca, "--tls-cert", ca, "--tls-key", key, "--direct", "--host", "api.example.com",
+	s := serveWith(t, "serve-proxy", "--config", file, "--to", backend.URL, "--to-ca", ca, "--tls-cert", ca, "--tls-key", key, "--direct",
+		"--host", "api.example.com",
 		"--timeout", "10s", "--upgrade", "websocket,custom", "--log-denied", "--metrics", "127.0.0.1:0", "--log-format", "text")
 	ask := func(client *http.Transport, url, origin string) (int, string) {
 		t.Helper()
@@ -974,7 +1010,8 @@ func TestServeProxy(t *testing.T) {
 			t.Errorf("the log has no %s:\n%s", want, s.log)
 		}
 	}
-	if metrics := body(t, "http://"+s.metrics()+"/metrics"); !strings.Contains(metrics, `ampcors_decisions_total{allowed="true",reason="cache_origin"} 1`) {
+	if metrics := body(t, "http://"+s.metrics()+"/metrics"); !strings.Contains(metrics,
+		`ampcors_decisions_total{allowed="true",reason="cache_origin"} 1`) {
 		t.Error(metrics)
 	}
 
@@ -1008,10 +1045,12 @@ func TestServeProxy(t *testing.T) {
 		}
 		return names
 	}
-	if names := renew(ca, "CERTIFICATE", renewed); slices.Contains(names, "renewed.example") || strings.Count(s.log.String(), "the new one is not used") != 1 {
+	if names := renew(ca, "CERTIFICATE", renewed); slices.Contains(names, "renewed.example") ||
+		strings.Count(s.log.String(), "the new one is not used") != 1 {
 		t.Errorf("%q\n%s", names, s.log)
 	}
-	if names := renew(key, "PRIVATE KEY", der); !slices.Contains(names, "renewed.example") || !strings.Contains(s.log.String(), "the certificate has changed\" file=") {
+	if names := renew(key, "PRIVATE KEY", der); !slices.Contains(names, "renewed.example") ||
+		!strings.Contains(s.log.String(), "the certificate has changed\" file=") {
 		t.Errorf("%q\n%s", names, s.log)
 	}
 	s.stop()
@@ -1040,7 +1079,8 @@ func TestServeProxy(t *testing.T) {
 	if _, body := ask(dial, "http://api.example.com/", mwtest.CacheOrigin); body != "HTTP/1.1 for www.example.com at api.example.com by http" {
 		t.Error(body)
 	}
-	if code, _, stderr := run(t, "", "serve-proxy", "--config", file, "--to", "unix:"+socket, "--listen", "unix:"+front); code != exitUntested ||
+	if code, _, stderr := run(t, "", "serve-proxy", "--config", file, "--to", "unix:"+socket, "--listen",
+		"unix:"+front); code != exitUntested ||
 		!strings.Contains(stderr, "another program listens") {
 		t.Errorf("%d %s", code, stderr)
 	}
@@ -1113,9 +1153,11 @@ func TestServeProxyReportsWhatIsWrong(t *testing.T) {
 		{[]string{"--config", good}, exitUsage, []string{"needs --to"}},
 		{[]string{to}, exitUsage, []string{"needs --config"}},
 		{[]string{"--config", good + "x", to}, exitUsage, []string{"cannot be read"}},
-		{[]string{"--config", good, "--to", "localhost:3000"}, exitUsage, []string{"has no scheme; want http://localhost:3000 or https://localhost:3000"}},
+		{[]string{"--config", good, "--to", "localhost:3000"}, exitUsage,
+			[]string{"has no scheme; want http://localhost:3000 or https://localhost:3000"}},
 		{[]string{"--config", good, "--to", "127.0.0.1:3000/a"}, exitUsage, []string{"has no scheme; want http://127.0.0.1:3000"}},
-		{[]string{"--config", good, "--to", "http://a.example/api"}, exitUsage, []string{"has more than a host: requests keep the path that they have; want http://a.example"}},
+		{[]string{"--config", good, "--to", "http://a.example/api"}, exitUsage,
+			[]string{"has more than a host: requests keep the path that they have; want http://a.example"}},
 		{[]string{"--config", good, "--to", "ftp://a.example"}, exitUsage, []string{"not the URL of a backend"}},
 		{[]string{"--config", good, "--to", ""}, exitUsage, []string{"not the URL of a backend"}},
 		{[]string{"--config", good, "--to", "http://:3000"}, exitUsage, []string{"has no host"}},
@@ -1126,19 +1168,25 @@ func TestServeProxyReportsWhatIsWrong(t *testing.T) {
 		{[]string{"--config", good, "--to", "http://user:secret@a.example"}, exitUsage, []string{"a user or a password"}},
 		{[]string{"--config", good, "--to", "unix:run/a"}, exitUsage, []string{"no path that begins with a slash"}},
 		{[]string{"--config", good, to, "--to-ca", good}, exitUsage, []string{"has no certificate"}},
-		{[]string{"--config", good, to, "--to-ca", good + "x", "--host", "a b", "--timeout", "-1s", "--upgrade", "h2c,HTTP/2.0,TLS/1.2"}, exitUsage,
-			[]string{"--to-ca: open", `--host "a b" is not a Host`, "--timeout -1s is negative", `--upgrade "h2c" carries HTTP requests`, `"HTTP/2.0"`, `"TLS/1.2"`}},
+		{[]string{"--config", good, to, "--to-ca", good + "x", "--host", "a b", "--timeout", "-1s", "--upgrade", "h2c,HTTP/2.0,TLS/1.2"},
+			exitUsage,
+			[]string{"--to-ca: open", `--host "a b" is not a Host`, "--timeout -1s is negative", `--upgrade "h2c" carries HTTP requests`,
+				`"HTTP/2.0"`, `"TLS/1.2"`}},
 		{[]string{"--config", good, to, "--tls-key", good}, exitUsage, []string{"--tls-key needs --tls-cert"}},
 		{[]string{"--config", good, to, "--tls-cert", good}, exitUsage, []string{"--tls-cert needs --tls-key"}},
 		{[]string{"--config", good, to, "--tls-cert", good, "--tls-key", good}, exitUsage, []string{"--tls-cert and --tls-key: "}},
-		{[]string{"--config", good, to, "--listen", "127.0.0.1:99999"}, exitUntested, []string{"--listen 127.0.0.1:99999: ", "want a host and a port"}},
+		{[]string{"--config", good, to, "--listen", "127.0.0.1:99999"}, exitUntested,
+			[]string{"--listen 127.0.0.1:99999: ", "want a host and a port"}},
 		{[]string{"--config", good, to, "--listen", "9000"}, exitUntested, []string{"--listen 9000: ", "want a host and a port"}},
-		{[]string{"--config", good, to, "--listen", "127.0.0.1:0", "--metrics", used}, exitUntested, []string{"--metrics " + used, "another program listens there"}},
-		{[]string{"--config", good, "--to", "http://" + self, "--listen", self}, exitUsage, []string{"is this proxy itself, by --listen; want the address of the backend"}},
+		{[]string{"--config", good, to, "--listen", "127.0.0.1:0", "--metrics", used}, exitUntested,
+			[]string{"--metrics " + used, "another program listens there"}},
+		{[]string{"--config", good, "--to", "http://" + self, "--listen", self}, exitUsage,
+			[]string{"is this proxy itself, by --listen; want the address of the backend"}},
 		{[]string{"--config", good, "--to", "http://localhost:" + port, "--listen", ":" + port}, exitUsage, []string{"is this proxy itself"}},
 	} {
 		code, _, stderr := run(t, "", append([]string{"serve-proxy"}, test.args...)...)
-		if code != test.code || slices.ContainsFunc(test.want, func(text string) bool { return !strings.Contains(stderr, text) }) || strings.Contains(stderr, "secret") {
+		if code != test.code || slices.ContainsFunc(test.want, func(text string) bool { return !strings.Contains(stderr, text) }) ||
+			strings.Contains(stderr, "secret") {
 			t.Errorf("%q: exit code %d: %s", test.args, code, stderr)
 		}
 	}
@@ -1152,7 +1200,8 @@ func TestServeProxyStartsBeforeItsBackend(t *testing.T) {
 	encrypted := httptest.NewTLSServer(http.NotFoundHandler())
 	defer encrypted.Close()
 	encrypted.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	direct := serveWith(t, "serve-proxy", "--config", writeFile(t, file+"2", `{"publishers": ["www.example.com"], "reportOnly": true}`), "--to", "http://"+down, "--direct", "--listen", "[::1]:0")
+	direct := serveWith(t, "serve-proxy", "--config", writeFile(t, file+"2", `{"publishers": ["www.example.com"], "reportOnly": true}`),
+		"--to", "http://"+down, "--direct", "--listen", "[::1]:0")
 	for _, want := range []string{"--direct is set without --tls-cert", "reportOnly is set: nothing is denied"} {
 		if !strings.Contains(direct.log.String(), want) {
 			t.Errorf("the log has no %q:\n%s", want, direct.log)
@@ -1271,13 +1320,15 @@ func TestProxyCutsOffWhoDoesNotGoOn(t *testing.T) {
 		if status, body, _ := send("GET /pause HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); status != 200 || body != "0 bytes" {
 			t.Errorf("a response that pauses: %d %q", status, body)
 		}
-		if status, body, took := send(post+google+"\r\n\r\nab", "cd", "ef", "gh", "ij"); status != 200 || body != "10 bytes" || took < 6*stallTimeout {
+		if status, body, took := send(post+google+"\r\n\r\nab", "cd", "ef", "gh", "ij"); status != 200 || body != "10 bytes" ||
+			took < 6*stallTimeout {
 			t.Errorf("an upload that goes on slowly, and a response that pauses: %d %q after %v", status, body, took)
 		}
 		if status, _, took := send(post + google + "\r\n\r\nhalf"); status != http.StatusBadRequest || took > 2*stallTimeout {
 			t.Errorf("half a body: %d after %v", status, took)
 		}
-		if status, body, took := send(strings.Replace(post, "Connection: close\r\n", "", 1) + evil + "\r\n\r\nhalf"); took > 2*stallTimeout || status != http.StatusForbidden {
+		if status, body, took := send(strings.Replace(post, "Connection: close\r\n", "", 1) + evil + "\r\n\r\nhalf"); took > 2*stallTimeout ||
+			status != http.StatusForbidden {
 			t.Errorf("half a body of a denied request: %d %q after %v", status, body, took)
 		}
 		// A client that does not read.
@@ -1472,7 +1523,8 @@ func TestTheBackendCannotChangeTheHeaders(t *testing.T) {
 	for _, status := range []int{200, 204, 302, 304, 404, 500} {
 		p := startProxy(t, func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
-			for _, name := range []string{"Access-Control-Allow-Origin", "access-control-allow-origin", "ACCESS-CONTROL-ALLOW-METHODS", "Access-Control-Allow-Private-Network",
+			for _, name := range []string{"Access-Control-Allow-Origin", "access-control-allow-origin", "ACCESS-CONTROL-ALLOW-METHODS",
+				"Access-Control-Allow-Private-Network",
 				"AMP-Access-Control-Allow-Source-Origin"} {
 				h[name] = []string{"*", "https://evil.example"}
 			}

@@ -32,8 +32,9 @@ var writers = map[string]func(w io.Writer, report *runReport) error{
 }
 
 // colors are the escape sequences of severities and of the words of the matrix.
-var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m", "unusable": "\x1b[31m",
-	"ALLOWED": "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "public": "\x1b[32m", "not tested": "\x1b[33m"}
+var colors = map[string]string{"high": "\x1b[31m", "medium": "\x1b[33m", "low": "\x1b[36m", "blocked": "\x1b[31m",
+	"unusable": "\x1b[31m",
+	"ALLOWED":  "\x1b[31m", "works": "\x1b[32m", "denied": "\x1b[32m", "public": "\x1b[32m", "not tested": "\x1b[33m"}
 
 // plural returns a number with a word, such as "1 endpoint" or "2 endpoints".
 func plural(n int, word string) string { return count(n, word, word+"s") }
@@ -41,8 +42,8 @@ func plural(n int, word string) string { return count(n, word, word+"s") }
 // maxUntested is how many reasons a table has.
 const maxUntested = 20
 
-// writeTable writes the report as text, with the advice for a server if that is not "". It makes what comes from outside printable itself, because
-// the escape sequences of colors must not go through a printer.
+// writeTable writes the report as text, with the advice for a server if that is not "". It makes what comes from
+// outside printable itself, because the escape sequences of colors must not go through a printer.
 func writeTable(w io.Writer, report *probe.Report, c console, advice string) error {
 	var b strings.Builder
 	paint := func(word string, width int) string {
@@ -65,7 +66,8 @@ func writeTable(w io.Writer, report *probe.Report, c console, advice string) err
 		if f.Known {
 			known = " (known)"
 		}
-		fmt.Fprintf(&b, "%s  %s\n", paint(string(f.Severity), 6), c.wrap(fmt.Sprintf("%s%s: %s", f.ID, known, printable(f.Title)), 8))
+		fmt.Fprintf(&b, "%s  %s\n", paint(string(f.Severity), 6),
+			c.wrap(fmt.Sprintf("%s%s: %s", f.ID, known, printable(f.Title)), 8))
 		for _, l := range []struct{ name, text string }{
 			{"endpoint", f.Endpoint}, {"page at", pageAt(f)}, {"evidence", strings.Join(f.Evidence, "\n")}, {"remedy", f.Remedy},
 		} {
@@ -129,14 +131,16 @@ func counts(report *probe.Report) string {
 		inPart = fmt.Sprintf(", and %s not or only in part", plural(parts, "document or endpoint"))
 	}
 	return fmt.Sprintf("%s, %s: %d fine, %s, %d not tested%s; %s, %s; findings: %d high, %d medium, %d low%s",
-		plural(s.Endpoints, "endpoint"), plural(s.Planned, "trial"), s.Fine, plural(s.Problems, "problem"), s.NotTested, inPart,
+		plural(s.Endpoints, "endpoint"), plural(s.Planned, "trial"), s.Fine, plural(s.Problems, "problem"), s.NotTested,
+		inPart,
 		plural(s.Requests, "request"), plural(s.Controls, "control"), s.High, s.Medium, s.Low, known)
 }
 
 // headline says in plain words what the report means, for people who read nothing else.
 func headline(report *probe.Report) string {
 	var texts []string
-	if len(report.Trials) == 0 || slices.ContainsFunc(report.Trials, func(t probe.Trial) bool { return !t.Kind.IsEmail() }) {
+	if len(report.Trials) == 0 || slices.ContainsFunc(report.Trials,
+		func(t probe.Trial) bool { return !t.Kind.IsEmail() }) {
 		texts = append(texts, headlineOfPages(report))
 	}
 	var emails, works, others, allowed, unknown int
@@ -158,7 +162,8 @@ func headline(report *probe.Report) string {
 		}
 	}
 	if emails+others+unknown > 0 {
-		text := fmt.Sprintf("Emails of the senders are answered as mail clients want it in %d of %s; %d of %s with another sender or origin were allowed", works,
+		text := fmt.Sprintf("Emails of the senders are answered as mail clients want it in %d of %s; %d of %s with another "+
+			"sender or origin were allowed", works,
 			plural(emails, "trial"), allowed, plural(others, "request"))
 		if unknown > 0 {
 			text += fmt.Sprintf("; not tested: %d", unknown)
@@ -192,7 +197,8 @@ func whatIsWrong(report *probe.Report) string {
 	return text + "."
 }
 
-// whyNotTested returns why most of the trials that failed could not be tested, or "". What the flags do not allow is in "to test more".
+// whyNotTested returns why most of the trials that failed could not be tested, or "". What the flags do not allow
+// is in "to test more".
 func whyNotTested(report *probe.Report) (most string) {
 	trials := make(map[string]int) // of all endpoints
 	for _, u := range report.Untested {
@@ -248,7 +254,8 @@ func headlineOfPages(report *probe.Report) string {
 	case works == pages && pagesUnknown == 0:
 		text = "The publisher's pages work in each of " + plural(pages, "place") + "."
 	case works == pages:
-		text = fmt.Sprintf("The publisher's pages work in %d of %d places; the others were not tested.", works, pages+pagesUnknown)
+		text = fmt.Sprintf("The publisher's pages work in %d of %d places; the others were not tested.", works,
+			pages+pagesUnknown)
 	default:
 		text = fmt.Sprintf("The publisher's pages do not work in %d of %d places.", pages-works, pages)
 		if pagesUnknown > 0 {
@@ -257,14 +264,17 @@ func headlineOfPages(report *probe.Report) string {
 	}
 	switch {
 	case hostile > 0 && allowed == 0 && public > 0:
-		text += fmt.Sprintf(" Answers without cookies are readable by every site, as public answers are, in %s; not tested: %d."+
-			" --credentials tests requests with cookies, where other sites must be denied.", plural(public, "trial"), hostileUnknown)
+		text += fmt.Sprintf(" Answers without cookies are readable by every site, as public answers are, in %s; not "+
+			"tested: %d."+
+			" --credentials tests requests with cookies, where other sites must be denied.", plural(public, "trial"),
+			hostileUnknown)
 	case hostile == 0:
 		text += " Whether other sites are denied was not tested."
 	case allowed == 0 && hostileUnknown == 0:
 		text += " No other page could read answers with the reader's cookies."
 	case allowed == 0:
-		text += fmt.Sprintf(" No other page could read answers with the reader's cookies in %s; not tested: %d.", plural(hostile, "trial"),
+		text += fmt.Sprintf(" No other page could read answers with the reader's cookies in %s; not tested: %d.",
+			plural(hostile, "trial"),
 			hostileUnknown)
 	default:
 		text += fmt.Sprintf(" %d of %d requests of other pages were allowed.", allowed, hostile)
@@ -321,9 +331,11 @@ func (c matrixCell) Class() string {
 func matrix(report *probe.Report) (rows []matrixRow) {
 	for i := 0; i < len(report.Trials); {
 		first := report.Trials[i]
-		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher, Sender: first.Sender, How: how(report, first)}
+		row := matrixRow{Endpoint: first.Endpoint, Method: first.Method, Publisher: first.Publisher, Sender: first.Sender,
+			How: how(report, first)}
 		var trials []probe.Trial
-		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint && report.Trials[i].Method == first.Method &&
+		for ; i < len(report.Trials) && report.Trials[i].Endpoint == first.Endpoint &&
+			report.Trials[i].Method == first.Method &&
 			report.Trials[i].Call == first.Call && report.Trials[i].Subject() == first.Subject(); i++ {
 			trials = append(trials, report.Trials[i])
 		}
@@ -456,7 +468,8 @@ func writePlan(w io.Writer, output string, report *runReport) error {
 		if t.Outcome == probe.NotTested {
 			skipped = " (not tested: " + t.Reason + ")"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s: %s: %s %s%s\n", t.Method, t.Endpoint, t.Kind, t.What, t.Origin, skipped); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s: %s: %s %s%s\n", t.Method, t.Endpoint, t.Kind, t.What, t.Origin,
+			skipped); err != nil {
 			return err
 		}
 	}
@@ -596,13 +609,15 @@ func writeJUnit(w io.Writer, report *runReport) error {
 //go:embed report.html
 var reportHTML string
 
-var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"headline": headline, "pageAt": pageAt, "counts": counts,
-	"matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
+var reportTemplate = template.Must(template.New("report").Funcs(
+	template.FuncMap{"headline": headline, "pageAt": pageAt, "counts": counts,
+		"matrix": matrix, "reason": reasonOf}).Parse(reportHTML))
 
 // findingOf returns the finding for a trial with a problem: one that is not known, if there is one.
 func findingOf(report *probe.Report, t probe.Trial) (found probe.Finding) {
 	for _, f := range report.Findings {
-		isOf := slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Call == t.Call && f.Subject() == t.Subject()
+		isOf := slices.Contains(t.Causes, f.ID) && f.Endpoint == t.Endpoint && f.Method == t.Method && f.Call == t.Call &&
+			f.Subject() == t.Subject()
 		if isOf && (found.ID == "" || found.Known) {
 			found = f
 		}

@@ -37,8 +37,10 @@ func newRoot() *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Test a backend:", []*cobra.Command{newProbe(), newAdvice()}},
-		{"Decide, and see why:", []*cobra.Command{newExplain(), newCheck(), newServeProxy(), newServeAuthz(), newHealth(), newSource()}},
-		{"Names and URLs on AMP Caches:", []*cobra.Command{newPrefix(), newOrigins(), newReverse(), newCacheURL(), newCaches(), newLookup()}},
+		{"Decide, and see why:", []*cobra.Command{newExplain(), newCheck(), newServeProxy(), newServeAuthz(), newHealth(),
+			newSource()}},
+		{"Names and URLs on AMP Caches:", []*cobra.Command{newPrefix(), newOrigins(), newReverse(), newCacheURL(),
+			newCaches(), newLookup()}},
 		{"Announce changed pages:", []*cobra.Command{newKey(), newVerify(), newFlush(), newCached(), newSubmit()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

@@ -20,7 +20,8 @@ type runLog struct {
 
 // addRunLog adds the flag --log. open opens its file, behind what is in it.
 func addRunLog(cmd *cobra.Command) (open func() (*runLog, error)) {
-	name := cmd.Flags().String("log", "", "file to which a line of JSON is added for each answer, with its time, URLs and error")
+	name := cmd.Flags().String("log", "", "file to which a line of JSON is added for each answer, with its time, URLs "+
+		"and error")
 	return func() (*runLog, error) {
 		if *name == "" {
 			return nil, nil

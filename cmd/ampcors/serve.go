@@ -43,7 +43,8 @@ const pingTimeout = 10 * time.Second
 
 // aboutConfig is the help on the configuration of a service.
 const aboutConfig = "The file is a JSON configuration; test it with ampcors check. It is read again when it changes, " +
-	"and on SIGHUP, and so is the file of --caches. With a database, publishers in its table are allowed too; \"source\" " +
+	"and on SIGHUP, and so is the file of --caches. With a database, publishers in its table are allowed too; " +
+	"\"source\" " +
 	"in the file sets how long answers are remembered."
 
 // A service is what serve-authz and serve-proxy have in common: they decide by a file that they follow, and perhaps a
@@ -60,7 +61,8 @@ func (s *service) addFlags(cmd *cobra.Command, listen string) {
 	flags.StringVar(&s.config, "config", "", "JSON file with the configuration")
 	flags.StringVar(&s.listen, "listen", "127.0.0.1:9000", listen)
 	flags.StringVar(&s.metricsAt, "metrics", "", "address of a second server, such as 127.0.0.1:9001, with /metrics for "+
-		"Prometheus, /healthz, /readyz and, if there is a database, /forget; if empty, there is none. At a loopback address, it answers only under an IP address or localhost")
+		"Prometheus, /healthz, /readyz and, if there is a database, /forget; if empty, there is none. At a loopback "+
+		"address, it answers only under an IP address or localhost")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json: one object on each line")
 	flags.BoolVar(&s.logDenied, "log-denied", false, fmt.Sprintf(
 		"log denied requests, with origin, reason, method, host and path: at most %d in a second", deniedPerSecond))
@@ -223,8 +225,8 @@ func monitoring(mw *ampcors.Middleware, publishers *source.Source, watcher *conf
 	return notForPages(http.NewCrossOriginProtection().Handler(mux))
 }
 
-// notForPages denies requests to this machine's own address under a name. A page whose name was made to lead there (DNS rebinding) could otherwise
-// read the answers: to the browser, it is a page of this server.
+// notForPages denies requests to this machine's own address under a name. A page whose name was made to lead there
+// (DNS rebinding) could otherwise read the answers: to the browser, it is a page of this server.
 func notForPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, isTCP := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
@@ -233,7 +235,8 @@ func notForPages(next http.Handler) http.Handler {
 			host = strings.Trim(r.Host, "[]")
 		}
 		if isTCP && local.IP.IsLoopback() && net.ParseIP(host) == nil && !strings.EqualFold(host, "localhost") {
-			http.Error(w, "want the Host to be an IP address or localhost: under a name, any website could read this", http.StatusForbidden)
+			http.Error(w, "want the Host to be an IP address or localhost: under a name, any website could read this",
+				http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -280,7 +283,8 @@ func forget(w http.ResponseWriter, r *http.Request, publishers *source.Source) {
 }
 
 // answerUntil answers until ctx is done, and then ends what was begun. What still runs after limit is closed.
-func answerUntil(ctx context.Context, listener net.Listener, server *http.Server, limit time.Duration, log *slog.Logger) error {
+func answerUntil(ctx context.Context, listener net.Listener, server *http.Server, limit time.Duration,
+	log *slog.Logger) error {
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel() // of upgraded connections, for which Shutdown does not wait
 	server.BaseContext = func(net.Listener) context.Context { return requests }

@@ -31,7 +31,8 @@ func TestServeAuthzAnswersAndFollowsItsFile(t *testing.T) {
 	write("www.example.com")
 	s := serve(t, "--config", file, "--metrics", "127.0.0.1:0")
 	ask := func(origin string) int { return s.ask(t, origin) }
-	if ask("https://www-example-com.cdn.ampproject.org") != http.StatusOK || ask("https://www-other-example.cdn.ampproject.org") != http.StatusForbidden {
+	if ask("https://www-example-com.cdn.ampproject.org") != http.StatusOK ||
+		ask("https://www-other-example.cdn.ampproject.org") != http.StatusForbidden {
 		t.Error("wrong answers")
 	}
 	write("www.other.example")
@@ -221,7 +222,8 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if code, _, stderr := run(t, "", append([]string{"serve-authz"}, test.args...)...); code != test.code || !strings.Contains(stderr, test.err) {
+			if code, _, stderr := run(t, "", append([]string{"serve-authz"}, test.args...)...); code != test.code ||
+				!strings.Contains(stderr, test.err) {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
 		})
@@ -230,7 +232,8 @@ func TestServeAuthzReportsWhatIsWrong(t *testing.T) {
 
 // Connections of clients that send nothing more, or that do not read what they asked for, are closed.
 func TestServeAuthzClosesDeadConnections(t *testing.T) { // not parallel: it changes the limits
-	defer func(read, write, idle time.Duration) { readTimeout, writeTimeout, idleTimeout = read, write, idle }(readTimeout, writeTimeout, idleTimeout)
+	defer func(read, write, idle time.Duration) { readTimeout, writeTimeout, idleTimeout = read, write, idle }(readTimeout, writeTimeout,
+		idleTimeout)
 	readTimeout, writeTimeout, idleTimeout = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
 	file := writeFile(t, filepath.Join(t.TempDir(), "config.json"), `{"publishers": ["www.example.com"]}`)
 	s := serve(t, "--config", file, "--metrics", "127.0.0.1:0")
@@ -274,7 +277,8 @@ func TestMonitoringIsNotForPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publishers, err := source.New(source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return "", nil }}, source.Config{})
+	publishers, err := source.New(source.Database{PublisherByDomain: func(context.Context, string) (string, error) { return "", nil }},
+		source.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,9 +298,11 @@ func TestMonitoringIsNotForPages(t *testing.T) {
 		{method: "GET", path: "/readyz", host: "localhost.evil.example", want: http.StatusForbidden},
 		{method: "POST", path: "/forget", host: "127.0.0.1" + port, want: http.StatusOK},
 		{method: "POST", path: "/forget", host: "evil.example" + port, want: http.StatusForbidden},
-		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Origin": "https://evil.example"}, want: http.StatusForbidden},
+		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Origin": "https://evil.example"},
+			want: http.StatusForbidden},
 		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Origin": "null"}, want: http.StatusForbidden},
-		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Sec-Fetch-Site": "cross-site"}, want: http.StatusForbidden},
+		{method: "POST", path: "/forget", host: "127.0.0.1" + port, header: map[string]string{"Sec-Fetch-Site": "cross-site"},
+			want: http.StatusForbidden},
 	} {
 		r, err := http.NewRequest(test.method, server.URL+test.path, strings.NewReader("www.example.com"))
 		if err != nil {

@@ -44,11 +44,15 @@ func newSourceInstall() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
-		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it and on the domains; " +
-			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. Columns, indexes and prefixes that are there are not touched; triggers of an earlier version, and an index that is not valid, are replaced. So the command can run again: " +
+		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it " +
+			"and on the domains; " +
+			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. Columns, indexes " +
+			"and prefixes that are there are not touched; triggers of an earlier version, and an index that is not valid, are " +
+			"replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
 			"Domains that no lookup finds, such as one in upper case, are listed.\n\n" +
-			"Exit codes: 0 done, 1 done, but the table has domains that no lookup finds, 2 nothing was changed: wrong usage, or triggers of servers with other flags are there, 3 nothing or not all was changed, because of the database.\n\n" +
+			"Exit codes: 0 done, 1 done, but the table has domains that no lookup finds, 2 nothing was changed: wrong usage, " +
+			"or triggers of servers with other flags are there, 3 nothing or not all was changed, because of the database.\n\n" +
 			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
 		Args:    noArgs,
@@ -57,7 +61,8 @@ func newSourceInstall() *cobra.Command {
 	d.addNoTriggers(cmd)
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
-	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns, another --condition or another spelling of --table; "+
+	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns, another "+
+		"--condition or another spelling of --table; "+
 		"servers that still use the old ones then fail, or hear of no change")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
@@ -76,7 +81,8 @@ func newSourceFill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fill",
 		Short: "Fill the hash prefixes that are missing",
-		Long: "Fill the column of hash prefixes where it is NULL. A row without one is found by its domain, but not by its hash prefix. " +
+		Long: "Fill the column of hash prefixes where it is NULL. A row without one is found by its domain, but not by its " +
+			"hash prefix. " +
 			"Domains that no lookup finds, such as one in upper case, are listed; the exit code is then 1.\n\n" +
 			"It can run on a timer, for programs that write domains without their prefixes.",
 		Example: "  ampcors source fill --database postgres:///cms --table sites --domain-column host",
@@ -105,20 +111,24 @@ type preparation struct {
 type dialect struct {
 	text, hash  string // the types of new columns
 	createIndex string
-	indexed     string // has a row if a column, stored as %[2]s, is the first of an index of the table, %[1]s, that finds single values
+	// has a row if a column, stored as %[2]s, is the first of an index of the table, %[1]s, that finds single values
+	indexed string
 }
 
 var (
 	postgresDialect = dialect{
 		text: `text COLLATE "C"`, hash: `text COLLATE "C"`,
 		createIndex: "CREATE INDEX CONCURRENTLY",
-		indexed: "SELECT 1 FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam" +
-			" WHERE i.indrelid = to_regclass('%[1]s') AND a.attname = '%[2]s' AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('btree', 'hash')",
+		indexed: "SELECT 1 FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] " +
+			"JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam" +
+			" WHERE i.indrelid = to_regclass('%[1]s') AND a.attname = '%[2]s' AND i.indisvalid AND i.indpred IS NULL AND " +
+			"m.amname IN ('btree', 'hash')",
 	}
 	mysqlDialect = dialect{
 		text: "varchar(253) CHARACTER SET ascii COLLATE ascii_bin", hash: "char(52) CHARACTER SET ascii COLLATE ascii_bin",
 		createIndex: "CREATE INDEX",
-		indexed:     "SHOW INDEX FROM %[1]s WHERE Column_name = '%[2]s' AND Seq_in_index = 1 AND Index_type IN ('BTREE', 'HASH')",
+		indexed: "SHOW INDEX FROM %[1]s WHERE Column_name = '%[2]s' AND Seq_in_index = 1 AND Index_type IN ('BTREE', " +
+			"'HASH')",
 	}
 )
 
@@ -188,7 +198,8 @@ func (p preparation) install(create, replace bool) error {
 			made = append(made, s.makes)
 		}
 	}
-	if p.dryRun || !slices.ContainsFunc(statements, func(s statement) bool { return s.sql == fillPrefixes }) { // otherwise fill has looked at the rows
+	// otherwise fill has looked at the rows
+	if p.dryRun || !slices.ContainsFunc(statements, func(s statement) bool { return s.sql == fillPrefixes }) {
 		if columns, err := p.columns(); err == nil { // there is a table
 			prefix := "NULL"
 			if column := p.prefixColumn(); slices.ContainsFunc(columns, func(c string) bool { return p.isColumn(column, c) }) {
@@ -256,7 +267,8 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		if kind, err := p.padded(); err != nil {
 			return nil, err
 		} else if kind != "" {
-			return nil, fmt.Errorf("the column %s of %s has the type %s, which adds spaces to each domain, so that no lookup finds one; "+
+			return nil, fmt.Errorf("the column %s of %s has the type %s, which adds spaces to each domain, so that no lookup "+
+				"finds one; "+
 				"want text or varchar: ALTER TABLE %s ALTER COLUMN %s TYPE text", domain, table, kind, table, domain)
 		}
 		if _, err := p.hasRow(fmt.Sprintf("SELECT %s FROM %s WHERE 1 = 0 AND (%s\n)", domain, table,
@@ -267,8 +279,12 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 			return nil, err
 		}
 		hasPrefix := p.table.NoPrefixes || has(prefix)
-		if i := slices.IndexFunc(columns, func(c string) bool { return strings.EqualFold(c, driver.Folded(prefix)) }); i >= 0 && !hasPrefix {
-			return nil, fmt.Errorf("the table %s has no column %s, and has %s; want --prefix-column %s", table, prefix, p.quoted(columns[i]), inShell(p.quoted(columns[i])))
+		if i := slices.IndexFunc(columns, func(c string) bool {
+			return strings.EqualFold(c,
+				driver.Folded(prefix))
+		}); i >= 0 && !hasPrefix {
+			return nil, fmt.Errorf("the table %s has no column %s, and has %s; want --prefix-column %s", table, prefix,
+				p.quoted(columns[i]), inShell(p.quoted(columns[i])))
 		}
 		if p.createIndex == "" { // a view, of which only the rows are looked at
 			if !hasPrefix {
@@ -330,7 +346,9 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	installed, err := triggers.IsInstalled(p.ctx)
 	switch {
 	case errors.Is(err, pgsource.ErrOtherTriggers) && !replace:
-		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for other columns or another condition. Lookups of servers that use those would fail if the triggers were replaced: use the flags of those servers, or --replace", table)}
+		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for other columns or another condition. "+
+			"Lookups of servers that use those would fail if the triggers were replaced: use the flags of those servers, or "+
+			"--replace", table)}
 	case err != nil && !errors.Is(err, pgsource.ErrOtherTriggers), err == nil && installed:
 		return statements, err
 	}
@@ -343,7 +361,8 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 	var name string            // of the table, as they have it
 	switch err := p.db.QueryRowContext(p.ctx, `SELECT substring(p.prosrc FROM 'pg_notify\(''ampcors_([^'']+)'''),
 		COALESCE(substring(p.prosrc FROM 'the triggers of (.*) fail, so that'), '')
-		FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors%' LIMIT 1`,
+		FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+		WHERE t.tgrelid = to_regclass($1) AND t.tgname LIKE 'ampcors%' LIMIT 1`,
 		table).Scan(&channel, &name); {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
@@ -353,10 +372,12 @@ func (p preparation) missing(create, replace bool) (statements []statement, err 
 		if name != "" {
 			theirs = "--table " + inShell(name)
 		}
-		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for servers that write its name in another way, and these would not hear of changes any more: "+
+		return nil, exitError{exitUsage, fmt.Errorf("the table %s has triggers for servers that write its name in another "+
+			"way, and these would not hear of changes any more: "+
 			"use their %s, or --replace", table, theirs)}
 	default:
-		what += ", which replace earlier ones (all servers must be started with exactly this --table, these columns and this --condition)"
+		what += ", which replace earlier ones (all servers must be started with exactly this --table, these columns and " +
+			"this --condition)"
 	}
 	return append(statements, statement{install, what, true}), nil
 }
@@ -375,17 +396,20 @@ func isNoTable(err error) bool {
 	return errors.As(err, &postgres) && postgres.Code == "42P01" || errors.As(err, &other) && other.Number == 1146
 }
 
-// near returns a table of PostgreSQL that has the name without regard to case, or "". Unless the table is to be created, it may be
-// in any schema. The name of a schema says that the caller knows where the table is.
+// near returns a table of PostgreSQL that has the name without regard to case, or "". Unless the table is to be
+// created, it may be in any schema. The name of a schema says that the caller knows where the table is.
 func (p preparation) near(create bool) (name string) {
 	if p.isMySQL() || strings.Contains(p.table.Table, ".") {
 		return ""
 	}
-	_ = p.db.QueryRowContext(p.ctx, `SELECT CASE WHEN pg_table_is_visible(c.oid) THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
+	_ = p.db.QueryRowContext(p.ctx,
+		`SELECT CASE WHEN pg_table_is_visible(c.oid) THEN '' ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE lower(c.relname) = lower($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
+		WHERE lower(c.relname) = lower($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+		AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
 		AND (pg_table_is_visible(c.oid) OR NOT $2::boolean)
-		ORDER BY pg_table_is_visible(c.oid) DESC, n.nspname LIMIT 1`, driver.Folded(p.table.Table), create).Scan(&name) // a hint, if it can be had
+		ORDER BY pg_table_is_visible(c.oid) DESC, n.nspname LIMIT 1`,
+		driver.Folded(p.table.Table), create).Scan(&name) // a hint, if it can be had
 	if _, err := (sqlsource.Config{Table: name}).Complete(); err != nil {
 		return ""
 	}
@@ -408,14 +432,16 @@ func (p preparation) padded() (kind string, err error) {
 		return "", nil
 	}
 	err = p.db.QueryRowContext(p.ctx, "SELECT format_type(atttypid, atttypmod) FROM pg_attribute "+
-		"WHERE attrelid = to_regclass($1) AND attname = $2 AND atttypid = 'bpchar'::regtype", p.table.Table, driver.Folded(p.table.DomainColumn)).Scan(&kind)
+		"WHERE attrelid = to_regclass($1) AND attname = $2 AND atttypid = 'bpchar'::regtype", p.table.Table,
+		driver.Folded(p.table.DomainColumn)).Scan(&kind)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
 	return kind, err
 }
 
-// howToIndex returns how an index is created on the table, which may be partitioned, or "" for a view if its rows are all that is looked at.
+// howToIndex returns how an index is created on the table, which may be partitioned, or "" for a view if its rows
+// are all that is looked at.
 func (p preparation) howToIndex() (string, error) {
 	if p.isMySQL() {
 		return p.createIndex, nil
@@ -435,7 +461,8 @@ func (p preparation) howToIndex() (string, error) {
 		return "", nil
 	}
 	return "", fmt.Errorf("%s is not a table, and no trigger sees what changes in it. "+
-		"Want the table that its rows come from, with --condition; or let a program look up in it with sqlsource, and add --no-triggers", p.table.Table)
+		"Want the table that its rows come from, with --condition; or let a program look up in it with sqlsource, and add "+
+		"--no-triggers", p.table.Table)
 }
 
 // hasRow reports whether a query has a row.
@@ -460,7 +487,8 @@ func (p preparation) fill() error {
 		return err
 	}
 	var missing int
-	err = p.db.QueryRowContext(p.ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND %[3]s NOT LIKE '*.%%'", p.table.Table,
+	err = p.db.QueryRowContext(p.ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s IS NULL AND %[3]s IS NOT NULL AND "+
+		"%[3]s NOT LIKE '*.%%'", p.table.Table,
 		p.table.PrefixColumn, p.table.DomainColumn)).Scan(&missing)
 	if err != nil {
 		return err
@@ -497,8 +525,9 @@ func (p preparation) fill() error {
 
 const maxWrong = 100 // rows that are named
 
-// check returns what is wrong with rows, at most maxWrong: domains that are not canonical, and prefixes
-// that are another domain's. prefix is the column of hash prefixes, or NULL if there is none. If onlyFilled, rows without a prefix are not looked at.
+// check returns what is wrong with rows, at most maxWrong: domains that are not canonical, and prefixes that are
+// another domain's. prefix is the column of hash prefixes, or NULL if there is none. If onlyFilled, rows without a
+// prefix are not looked at.
 func (p preparation) check(prefix string, onlyFilled bool) (rows int, err error) {
 	more := ""
 	if onlyFilled {

@@ -77,7 +77,8 @@ func TestNamesInQuotes(t *testing.T) {
 				return
 			}
 			do(exitUntested, `want --table '"Tenant"'`, "source", "install", "--table", "Tenant", "--create")
-			do(exitUntested, `it has "customDomain", active, hash_prefix`, "source", "install", "--table", `"Tenant"`, "--domain-column", "customDomain")
+			do(exitUntested, `it has "customDomain", active, hash_prefix`, "source", "install", "--table", `"Tenant"`, "--domain-column",
+				"customDomain")
 			do(exitUntested, `write it in quotes, '"Tenant"'`, "check", config, "--table", "Tenant")
 			do(exitUntested, `write it in quotes, '"customDomain"'`, "check", config, "--table", `"Tenant"`, "--domain-column", "customDomain")
 			exec("CREATE SCHEMA 'Cms'; CREATE TABLE 'Cms'.sites (domain text); CREATE VIEW live AS SELECT * FROM 'Cms'.sites")
@@ -88,13 +89,15 @@ func TestNamesInQuotes(t *testing.T) {
 			do(exitClean, "live has what lookups need", "source", "install", "--table", "live", "--no-prefixes", "--no-triggers")
 			exec("CREATE TABLE other (domain text, 'hashPrefix' text)")
 			do(exitUntested, `want --prefix-column '"hashPrefix"'`, "source", "install", "--table", "other", "--prefix-column", "hashPrefix")
-			do(exitUsage, `use their --table '"Tenant"', or --replace`, "source", "install", "--table", `public."Tenant"`, "--domain-column", `"customDomain"`, "--condition", "active = 1")
+			do(exitUsage, `use their --table '"Tenant"', or --replace`, "source", "install", "--table", `public."Tenant"`, "--domain-column",
+				`"customDomain"`, "--condition", "active = 1")
 			do(exitClean, "made: the table", "source", "install", "--table", "sites", "--create") // beside that of another schema
 			do(exitClean, "in the table sites (of the schema public; there is one in Cms too)", "check", config, "--table", "sites")
 			exec("DROP TABLE sites")
 			do(exitUntested, "ampcors source install", "check", config, "--table", "live", "--no-prefixes")
 			do(exitClean, "it does not report changes", "check", config, "--table", "live", "--no-prefixes", "--no-triggers")
-			exec("CREATE ROLE server LOGIN; GRANT USAGE ON SCHEMA 'Cms' TO server; GRANT SELECT ON 'Cms'.sites TO server; ALTER TABLE 'Cms'.sites ENABLE ROW LEVEL SECURITY")
+			exec("CREATE ROLE server LOGIN; GRANT USAGE ON SCHEMA 'Cms' TO server; GRANT SELECT ON 'Cms'.sites TO server; ALTER TABLE 'Cms'.sites " +
+				"ENABLE ROW LEVEL SECURITY")
 			url = strings.Replace(url, "://ampcors@", "://server@", 1)
 			do(exitUntested, "row-level security may hide rows", "check", config, "--table", `"Cms".sites`, "--no-triggers")
 			do(exitUntested, "row-level security may hide rows", "check", config, "--table", `"Cms".sites`)
@@ -128,8 +131,10 @@ func TestPatternsInATable(t *testing.T) {
 	do(exitFindings, `a pattern counts only if the configuration file has "source": {"patterns": true}`, "check", without)
 	do(exitClean, "it has publishers; it reports", "check", with)
 	do(exitClean, "Matched by *.acme.example, which the Source knows.", "explain", "--config", with, "https://www.acme.example")
-	do(exitFindings, `has "*.acme.example", which matches nothing: a pattern counts only if`, "explain", "--config", without, "https://www.acme.example")
-	for pattern, want := range map[string]string{"*.ACME.example": `not canonical; want "*.acme.example"`, "*.co.uk": "over a public suffix", "*.*.example.com": "the domain after *. ",
+	do(exitFindings, `has "*.acme.example", which matches nothing: a pattern counts only if`, "explain", "--config", without,
+		"https://www.acme.example")
+	for pattern, want := range map[string]string{"*.ACME.example": `not canonical; want "*.acme.example"`, "*.co.uk": "over a public suffix",
+		"*.*.example.com":        "the domain after *. ",
 		"*.e.d.c.b.acme.example": "more than 3 labels", "*acme.example": "does not stand alone"} {
 		exec("UPDATE publishers SET domain = '" + pattern + "' WHERE domain LIKE '*%'")
 		do(exitFindings, want, "check", with)
@@ -141,7 +146,8 @@ func TestPatternsInATable(t *testing.T) {
 func TestARowIsNamedOnce(t *testing.T) {
 	t.Parallel()
 	dsn, db := openPostgres(t)
-	if _, err := db.Exec("CREATE TABLE publishers (domain text, hash_prefix text UNIQUE); INSERT INTO publishers VALUES ('a.example'), ('a.example'), ('b.example')"); err != nil {
+	if _, err := db.Exec("CREATE TABLE publishers (domain text, hash_prefix text UNIQUE); INSERT INTO publishers VALUES ('a.example'), " +
+		"('a.example'), ('b.example')"); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run(t, "", "source", "install", "--database", dsn)

@@ -91,7 +91,8 @@ func TestSourceInstallAndFill(t *testing.T) {
 			exec("INSERT INTO sites VALUES (1, 'www.example.com', true), (2, 'Upper.example', true), (3, 'off.example', false)")
 			on := func(table []string, args ...string) []string { return append(args, table...) }
 			sites := []string{"--table", "sites", "--domain-column", "host", "--condition", "active IS TRUE"}
-			if _, stderr := source(exitUntested, "install", "--table", "sites"); !strings.Contains(stderr, "no column domain; it has id, host, active") {
+			if _, stderr := source(exitUntested, "install", "--table", "sites"); !strings.Contains(stderr,
+				"no column domain; it has id, host, active") {
 				t.Error(stderr)
 			}
 			out, stderr := source(exitFindings, on(sites, "install", "--dry-run")...)
@@ -108,7 +109,8 @@ func TestSourceInstallAndFill(t *testing.T) {
 				order = at
 			}
 			out, stderr = source(exitFindings, on(sites, "install")...)
-			if !strings.HasPrefix(out, "2 hash prefixes were filled\nsites has what lookups need; made: the column hash_prefix, an index on host, an index on hash_prefix") || !strings.Contains(stderr, `"Upper.example" in sites: it is not canonical`) {
+			if !strings.HasPrefix(out, "2 hash prefixes were filled\nsites has what lookups need; made: the column hash_prefix, an index on host, "+
+				"an index on hash_prefix") || !strings.Contains(stderr, `"Upper.example" in sites: it is not canonical`) {
 				t.Errorf("%s%s", out, stderr)
 			}
 			exec("UPDATE sites SET host = 'upper.example' WHERE id = 2")
@@ -120,10 +122,12 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(out)
 			}
 			exec("INSERT INTO sites (id, host, active, hash_prefix) VALUES (4, 'wrong.example', false, 'zzz'), (5, 'UPPER.example', false, 'zzz')")
-			if _, stderr := source(exitFindings, on(sites, "fill", "--dry-run")...); !strings.Contains(stderr, `"wrong.example" in sites: its hash prefix is "zzz"`) {
+			if _, stderr := source(exitFindings, on(sites, "fill", "--dry-run")...); !strings.Contains(stderr,
+				`"wrong.example" in sites: its hash prefix is "zzz"`) {
 				t.Error(stderr)
 			}
-			if _, stderr := source(exitFindings, on(sites, "fill")...); !strings.Contains(stderr, `"wrong.example" in sites: its hash prefix is "zzz"`) ||
+			if _, stderr := source(exitFindings, on(sites, "fill")...); !strings.Contains(stderr,
+				`"wrong.example" in sites: its hash prefix is "zzz"`) ||
 				!strings.Contains(stderr, `"UPPER.example" in sites: it is not canonical`) {
 				t.Error(stderr)
 			}
@@ -137,7 +141,8 @@ func TestSourceInstallAndFill(t *testing.T) {
 				"; 1 row has no hash prefix, and no origin with a hash prefix finds it: ampcors source fill") {
 				t.Errorf("%s%s", out, stderr)
 			}
-			if _, out, _ := run(t, "", append([]string{"explain", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org", "--database", url},
+			if _, out, _ := run(t, "", append([]string{"explain", "https://v2c4ucasgcskftbjt4c7phpkbqedcdcqo23tkamleapoa5o6fygq.cdn.ampproject.org",
+				"--database", url},
 				sites...)...); !strings.Contains(out, "Some rows of the table have no hash prefix: ampcors source fill") ||
 				!strings.Contains(out, "ampcors check, with the same flags, says whether the row's hash prefix is wrong") {
 				t.Error(out)
@@ -175,7 +180,8 @@ func TestSourceInstallAndFill(t *testing.T) {
 			exec("INSERT INTO tenants VALUES ('www.example.com', true), ('Grosse.example', true)")
 			tenants := []string{"--table", "tenants", "--domain-column", "host", "--condition", "active"}
 			config := writeFile(t, filepath.Join(t.TempDir(), "tenants.json"), `{"caches": []}`)
-			if _, _, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); !strings.Contains(stderr, "use --no-prefixes") {
+			if _, _, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); !strings.Contains(stderr,
+				"use --no-prefixes") {
 				t.Error(stderr)
 			}
 			tenants = append(tenants, "--no-prefixes")
@@ -187,10 +193,12 @@ func TestSourceInstallAndFill(t *testing.T) {
 				t.Error(stderr)
 			}
 			if code, out, stderr := run(t, "", append([]string{"check", config, "--database", url}, tenants...)...); code != exitFindings ||
-				!strings.Contains(stderr, `the table tenants has 1 row that lookups cannot match as it is: the domain "Grosse.example" in tenants: it is not canonical; want "grosse.example"`) {
+				!strings.Contains(stderr, `the table tenants has 1 row that lookups cannot match as it is: the domain "Grosse.example" in tenants: `+
+					`it is not canonical; want "grosse.example"`) {
 				t.Errorf("%d, %s%s", code, out, stderr)
 			}
-			server := serveWith(t, append([]string{"serve-proxy", "--to", okBackend(t), "--config", config, "--database", url, "--metrics", "127.0.0.1:0"}, tenants...)...)
+			server := serveWith(t, append([]string{"serve-proxy", "--to", okBackend(t), "--config", config, "--database", url, "--metrics",
+				"127.0.0.1:0"}, tenants...)...)
 			for origin, want := range map[string]int{"https://www.example.com": http.StatusOK, "https://grosse.example": http.StatusForbidden,
 				"https://www-example-com.cdn.ampproject.org": http.StatusForbidden} {
 				if got := server.ask(t, origin); got != want {
@@ -213,19 +221,22 @@ func TestSourceInstallAndFill(t *testing.T) {
 			exec("UPDATE tenants SET active = true WHERE host = 'www.example.com'")
 			exec("INSERT INTO tenants VALUES ('off.example', false), ('bücher.example', true)")
 			for origin, want := range map[string]string{"https://grosse.example": `has it as "Grosse.example"`,
-				"https://off.example": "--condition does not hold", "https://xn--bcher-kva.example": `as "bücher.example", which is not canonical`, "https://none.example": ""} {
+				"https://off.example": "--condition does not hold", "https://xn--bcher-kva.example": `as "bücher.example", which is not canonical`,
+				"https://none.example": ""} {
 				code, out, stderr := run(t, "", append([]string{"explain", origin, "--config", config, "--database", url}, tenants...)...)
 				if code != exitFindings || !strings.Contains(out, want) || strings.Contains(out, "hint") != (want != "") {
 					t.Errorf("%s: %d, %s%s", origin, code, out, stderr)
 				}
 			}
-			for condition, want := range map[string]string{"active = 1": `write "active" in place of "active = 1"`, "nonsense": "--condition names it, here nonsense"} {
+			for condition, want := range map[string]string{"active = 1": `write "active" in place of "active = 1"`,
+				"nonsense": "--condition names it, here nonsense"} {
 				if code, _, stderr := run(t, "", "check", config, "--database", url, "--table", "tenants", "--domain-column", "host", "--no-prefixes",
 					"--condition", condition); (code == exitClean || !strings.Contains(stderr, want)) && (driver == "pgx" || condition == "nonsense") {
 					t.Errorf("%s: %d, %s", condition, code, stderr)
 				}
 			}
-			if _, _, stderr := run(t, "", "check", config, "--database", url, "--table", "nowhere"); !strings.Contains(stderr, "--table names the table, here nowhere") {
+			if _, _, stderr := run(t, "", "check", config, "--database", url, "--table", "nowhere"); !strings.Contains(stderr,
+				"--table names the table, here nowhere") {
 				t.Error(stderr)
 			}
 			if driver == "pgx" {
@@ -240,7 +251,9 @@ func TestSourceInstallAndFill(t *testing.T) {
 				exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ampcors_sites_host'::regclass") // as after an interruption
 				source(exitClean, on(sites, "install")...)
 				var isValid bool
-				if err := db.QueryRowContext(t.Context(), "SELECT indisvalid FROM pg_index WHERE indexrelid = 'ampcors_sites_host'::regclass").Scan(&isValid); err != nil || !isValid {
+				err := db.QueryRowContext(t.Context(),
+					"SELECT indisvalid FROM pg_index WHERE indexrelid = 'ampcors_sites_host'::regclass").Scan(&isValid)
+				if err != nil || !isValid {
 					t.Errorf("after an interruption, the index is valid: %t, %v", isValid, err)
 				}
 				exec("CREATE TABLE parts (domain text, region int) PARTITION BY LIST (region)")
@@ -276,14 +289,16 @@ func serveFrom(t *testing.T, url string, sites []string) {
 		}
 	}
 	if code, stdout, stderr := run(t, "", append([]string{"check", "--database", url, config}, sites...)...); code != exitClean ||
-		!regexp.MustCompile(`publishers are looked up in the table sites( \(of the schema public\))?; it has publishers; it `).MatchString(stdout) {
+		!regexp.MustCompile(
+			`publishers are looked up in the table sites( \(of the schema public\))?; it has publishers; it `).MatchString(stdout) {
 		t.Errorf("check with the database: exit code %d, %s%s", code, stdout, stderr)
 	}
 	if code, _, stderr := run(t, "", "check", "--database", url, "--table", "nowhere", config); code != exitUntested {
 		t.Errorf("check of a table that is not there: exit code %d, %s", code, stderr)
 	}
 	for publisher, want := range map[string]int{"www.example.com": exitClean, "off.example": exitFindings} {
-		code, stdout, stderr := run(t, "", append([]string{"explain", "--config", config, "--database", url, "https://" + publisher}, sites...)...)
+		code, stdout, stderr := run(t, "", append([]string{"explain", "--config", config, "--database", url, "https://" + publisher},
+			sites...)...)
 		if code != want || strings.Contains(stdout, "Known to the Source") != (want == exitClean) {
 			t.Errorf("explain %s: exit code %d, %s%s", publisher, code, stdout, stderr)
 		}
@@ -358,7 +373,8 @@ func TestALookupLeavesNoTransactionOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	for _, statement := range []string{"SET GLOBAL autocommit = 0", "CREATE TABLE publishers (domain varchar(253) CHARACTER SET ascii PRIMARY KEY, hash_prefix char(52))",
+	for _, statement := range []string{"SET GLOBAL autocommit = 0",
+		"CREATE TABLE publishers (domain varchar(253) CHARACTER SET ascii PRIMARY KEY, hash_prefix char(52))",
 		"INSERT INTO publishers (domain) VALUES ('www.example.com')"} {
 		if _, err := admin.Exec(statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
@@ -528,7 +544,8 @@ func TestCheckFindsRowsThatNoLookupMatches(t *testing.T) {
 		if _, err := db.Exec("TRUNCATE sites"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.Exec("INSERT INTO sites VALUES ($1, NULLIF($2, ''), true), ('not one either', NULL, false)", test.domain, test.prefix); err != nil {
+		if _, err := db.Exec("INSERT INTO sites VALUES ($1, NULLIF($2, ''), true), ('not one either', NULL, false)", test.domain,
+			test.prefix); err != nil {
 			t.Fatal(err)
 		}
 		code, stdout, stderr := run(t, "", append([]string{"check", file}, flags...)...)
@@ -536,7 +553,8 @@ func TestCheckFindsRowsThatNoLookupMatches(t *testing.T) {
 		if test.want != "" {
 			want = exitFindings
 		}
-		if code != want || !strings.Contains(stderr, test.want) || test.want != "" && !strings.Contains(stderr, "1 row that lookups cannot match") {
+		if code != want || !strings.Contains(stderr, test.want) || test.want != "" && !strings.Contains(stderr, "1 row that lookups cannot "+
+			"match") {
 			t.Errorf("%+v: %d %s%s", test, code, stdout, stderr)
 		}
 	}

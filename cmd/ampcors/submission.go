@@ -69,7 +69,8 @@ func (s *submission) host(name string) *submittedHost {
 	return h
 }
 
-// accept notes a batch that an engine has accepted. A run that is killed sends again at most what was accepted in the last seconds.
+// accept notes a batch that an engine has accepted. A run that is killed sends again at most what was accepted in
+// the last seconds.
 func (s *submission) accept(b indexnow.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,8 @@ func (s *submission) accept(b indexnow.Batch) {
 	s.show(fmt.Sprintf("%d of %d URLs accepted", s.taken, s.urls))
 }
 
-// A submittedResult is a result of submit in JSON: of a host, of a failure, or of URLs that were rejected for one reason.
+// A submittedResult is a result of submit in JSON: of a host, of a failure, or of URLs that were rejected for one
+// reason.
 type submittedResult struct {
 	Host        string   `json:"host,omitempty"`
 	Accepted    int      `json:"accepted,omitempty"`    // URLs
@@ -129,7 +131,8 @@ func (s *submission) write(report indexnow.Report, urls []string, err error) err
 		}
 		r := alike[key]
 		if r == nil {
-			r = &submittedResult{Host: b.Host, Status: problem.Status, Code: problem.Code, Error: problem.Error(), RetryAfter: retryAfter(problem)}
+			r = &submittedResult{Host: b.Host, Status: problem.Status, Code: problem.Code, Error: problem.Error(),
+				RetryAfter: retryAfter(problem)}
 			alike[key], results = r, append(results, r)
 		}
 		if problem.URL == "" {
@@ -158,7 +161,8 @@ func (s *submission) write(report indexnow.Report, urls []string, err error) err
 		switch more := len(r.Rejected) - 1; {
 		case r.Error == "":
 		case more > 0:
-			complain(s.cmd.ErrOrStderr(), fmt.Sprintf("%s; and the same of %s, which -o json lists", r.Error, count(more, "other URL", "other URLs")))
+			complain(s.cmd.ErrOrStderr(), fmt.Sprintf("%s; and the same of %s, which -o json lists", r.Error,
+				count(more, "other URL", "other URLs")))
 		default:
 			complain(s.cmd.ErrOrStderr(), r.Error)
 		}

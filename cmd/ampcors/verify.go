@@ -15,9 +15,14 @@ func newVerify() *cobra.Command {
 		Use:   "verify [host ...]",
 		Short: "Check that sites serve the key files of update-cache or IndexNow",
 		Long: "Check that sites serve the key files that AMP Caches or search engines fetch.\n\n" +
-			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP Caches have; if the copy is stale, this also makes the cache fetch the key file again. The command does not read robots.txt, which must allow caches to fetch the key file. " +
-			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys. An argument such as www.example.com is asked with https; write http://www.example.com to ask with http. With --key, a host is always asked with https, as caches do.\n\n" + exitHelp,
-		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
+			"With --key, check the key file of update-cache. With --key and --copies, check instead the copies of it that AMP " +
+			"Caches have; if the copy is stale, this also makes the cache fetch the key file again. The command does not read " +
+			"robots.txt, which must allow caches to fetch the key file. " +
+			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys. An argument such as " +
+			"www.example.com is asked with https; write http://www.example.com to ask with http. With --key, a host is always " +
+			"asked with https, as caches do.\n\n" + exitHelp,
+		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies " +
+			"www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}
 	output := addOutput(cmd)
 	file := cmd.Flags().String("key", "", "file with the RSA key of update-cache")
@@ -48,7 +53,8 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
-func verifier(errs io.Writer, client *http.Client, file string, copies bool, caches *cachesFile, flags *indexNowFlags) (func(context.Context, ...string) error, error) {
+func verifier(errs io.Writer, client *http.Client, file string, copies bool, caches *cachesFile,
+	flags *indexNowFlags) (func(context.Context, ...string) error, error) {
 	if file != "" {
 		known := cacheurl.DefaultCaches()
 		if copies {

@@ -97,8 +97,9 @@ func run() error {
 // SHA-256 (golang.org/x/mod/sumdb/dirhash, Hash1).
 func component(m *debug.Module, license string) (cyclonedx.Component, error) {
 	url := "pkg:golang/" + m.Path + "@" + m.Version
-	c := cyclonedx.Component{BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: url,
-		Licenses: &cyclonedx.Licenses{{License: &cyclonedx.License{ID: license}}}}
+	c := cyclonedx.Component{BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version,
+		PackageURL: url,
+		Licenses:   &cyclonedx.Licenses{{License: &cyclonedx.License{ID: license}}}}
 	if encoded, ok := strings.CutPrefix(m.Sum, "h1:"); ok {
 		sum, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
@@ -119,7 +120,8 @@ var licenses = []struct {
 	{"MPL-2.0", regexp.MustCompile(`Mozilla Public License,? (Version|version|v\.) ?2\.0`)},
 	{"MIT", regexp.MustCompile(`Permission is hereby granted, free of charge, to any person obtaining a copy`)},
 	{"ISC", regexp.MustCompile(`Permission to use, copy, modify, and(/or)? distribute this software for any purpose`)},
-	{"BSD-3-Clause", regexp.MustCompile(`Redistribution and use in source and binary forms.*(Neither the name|names of its contributors)`)},
+	{"BSD-3-Clause", regexp.MustCompile(`Redistribution and use in source and binary forms.*(Neither the name|names of ` +
+		`its contributors)`)},
 	{"BSD-2-Clause", regexp.MustCompile(`Redistribution and use in source and binary forms`)},
 	{"CC0-1.0", regexp.MustCompile(`CC0 1\.0 Universal`)},
 	{"Unlicense", regexp.MustCompile(`This is free and unencumbered software released into the public domain`)},
@@ -135,7 +137,8 @@ func license(dir string) (id string, text []byte, err error) {
 	var notices []byte
 	for _, e := range entries {
 		name := strings.ToLower(e.Name())
-		isLicense := strings.HasPrefix(name, "license") || strings.HasPrefix(name, "licence") || strings.HasPrefix(name, "copying")
+		isLicense := strings.HasPrefix(name, "license") || strings.HasPrefix(name, "licence") ||
+			strings.HasPrefix(name, "copying")
 		if e.IsDir() || !isLicense && !strings.HasPrefix(name, "notice") {
 			continue
 		}

@@ -112,7 +112,8 @@ func startNode(t *testing.T, binary string, e engine) *node {
 		l = newLink(t, e.db.Addr)
 		database = l.addr
 	}
-	cmd := exec.Command(binary, append(e.flags(database), "-negative-ttl", "500ms", "-max-stale", staleFor.String(), "-timeout", timeout.String())...)
+	cmd := exec.Command(binary, append(e.flags(database), "-negative-ttl", "500ms", "-max-stale", staleFor.String(), "-timeout",
+		timeout.String())...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -484,7 +485,8 @@ func (c *cluster) checkLeftovers(idle []int) {
 			last = n.stats(c.T)
 			return last.Goroutines <= idle[i]+2+c.goroutines
 		})
-		c.Logf("server %d: %d goroutines, %d when new; %d connections; %d bytes; %+v", i, last.Goroutines, idle[i], last.Connections, last.Heap, last.Source)
+		c.Logf("server %d: %d goroutines, %d when new; %d connections; %d bytes; %+v", i, last.Goroutines, idle[i], last.Connections, last.Heap,
+			last.Source)
 		if last.Connections > 16 {
 			c.Errorf("server %d has %d connections", i, last.Connections)
 		}

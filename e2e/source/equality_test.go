@@ -67,10 +67,12 @@ func TestADatabasesEqualityLetsNobodyIn(t *testing.T) {
 				"CREATE TABLE tenants (domain text COLLATE alike, hash_prefix text)"}
 		}, taken: []string{"bucher.example", "strasse.example", "wide.example", "cafe.example"}, finds: []string{"shop.example"}},
 		{name: "PostgreSQL citext", open: func() (string, string, []string) {
-			return "pgx", postgres, []string{"DROP TABLE tenants", "CREATE EXTENSION citext", "CREATE TABLE tenants (domain citext, hash_prefix text)"}
+			return "pgx", postgres, []string{"DROP TABLE tenants", "CREATE EXTENSION citext",
+				"CREATE TABLE tenants (domain citext, hash_prefix text)"}
 		}, finds: []string{"shop.example"}},
 		{name: "SQLite NOCASE", open: func() (string, string, []string) {
-			return "sqlite", "file:" + filepath.Join(t.TempDir(), "tenants.db"), []string{"CREATE TABLE tenants (domain text COLLATE NOCASE, hash_prefix text)"}
+			return "sqlite", "file:" + filepath.Join(t.TempDir(), "tenants.db"),
+				[]string{"CREATE TABLE tenants (domain text COLLATE NOCASE, hash_prefix text)"}
 		}, finds: []string{"shop.example"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -113,7 +115,8 @@ func TestADatabasesEqualityLetsNobodyIn(t *testing.T) {
 			expectAllowed(t, "sqlsource", table.Database(), []string{"own.example", "www.example.com"})
 			// What no lookup of sqlsource finds is said, with what it should be.
 			filled, err := table.FillPrefixes(t.Context(), nil)
-			if filled != 2 || err == nil || strings.Count(err.Error(), "\n") != len(storedRows)-3 || !strings.Contains(err.Error(), `want "xn--bcher-kva.example"`) {
+			if filled != 2 || err == nil || strings.Count(err.Error(), "\n") != len(storedRows)-3 ||
+				!strings.Contains(err.Error(), `want "xn--bcher-kva.example"`) {
 				t.Errorf("FillPrefixes: %d, %v", filled, err)
 			}
 			expectAllowed(t, "sqlsource after FillPrefixes", table.Database(), []string{"own.example", "www.example.com"})

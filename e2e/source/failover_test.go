@@ -56,7 +56,8 @@ func TestDatabasesThatFailOver(t *testing.T) {
 				}},
 				{title: "2,000 hash slots moved to another master", run: func(c *cluster) string {
 					begun := time.Now()
-					servertest.Until(c.T, "the nodes agree", time.Minute, func() bool { return exec.Command(cli, "--cluster", "check", addrs[2]).Run() == nil })
+					servertest.Until(c.T, "the nodes agree", time.Minute,
+						func() bool { return exec.Command(cli, "--cluster", "check", addrs[2]).Run() == nil })
 					out, err := exec.Command(cli, "--cluster", "reshard", addrs[2], "--cluster-from", c.id(nodes[2]), "--cluster-to", c.id(nodes[4]),
 						"--cluster-slots", "2000", "--cluster-yes").CombinedOutput()
 					if err != nil {

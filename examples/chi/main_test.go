@@ -29,5 +29,6 @@ func TestWhatGoesWrong(t *testing.T) {
 	routertest.GoesWrong(t, "With", with, "is answered with status 405")
 	routertest.GoesWrong(t, "Use in a Group", group, "is answered with status 405")
 	routertest.GoesWrong(t, "net/http: behind a pattern with a method", mux,
-		"the preflight for PUT /articles from a page of www.example.com, at https://www-example-com.cdn.ampproject.org, is answered with status 405")
+		"the preflight for PUT /articles from a page of www.example.com, at https://www-example-com.cdn.ampproject.org, is answered with "+
+			"status 405")
 }

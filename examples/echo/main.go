@@ -15,7 +15,8 @@ import (
 )
 
 func main() {
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "news.example"}, Methods: []string{"PUT"}})
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com", "news.example"},
+		Methods: []string{"PUT"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -19,7 +19,8 @@ func TestWhatGoesWrong(t *testing.T) {
 	mw := routertest.Middleware(t, nil)
 	onRoute := echo.New()
 	onRoute.PUT(routertest.Route.Path, whoCalls, cors(mw))
-	routertest.GoesWrong(t, "on a route, so that echo answers first", onRoute, "is answered with status 204 and no Access-Control-Allow-Origin")
+	routertest.GoesWrong(t, "on a route, so that echo answers first", onRoute,
+		"is answered with status 204 and no Access-Control-Allow-Origin")
 }
 
 // echo's own adapter works too, and keeps the decision.

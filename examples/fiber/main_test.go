@@ -113,7 +113,8 @@ func TestFiberReusesMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(resp.Body)
-		if isAllowed := i%2 == 0; (resp.Header.Get("Access-Control-Allow-Origin") == origin) != isAllowed || (string(body) == "0\n1\n2\n") != isAllowed {
+		if isAllowed := i%2 == 0; (resp.Header.Get("Access-Control-Allow-Origin") == origin) != isAllowed ||
+			(string(body) == "0\n1\n2\n") != isAllowed {
 			t.Fatalf("request %d, %s: %+v %q", i, origin, resp, body)
 		}
 	}
@@ -136,7 +137,8 @@ func TestFiberTakesTrailersForHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Origin\r\n\r\n1\r\na\r\n0\r\nOrigin: https://www.example.com\r\n\r\n",
+	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Origin\r\n\r\n1\r\na\r\n0\r\nOrigin: "+
+		"https://www.example.com\r\n\r\n",
 		routertest.Route.Path)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

@@ -48,19 +48,23 @@ func run(ctx context.Context, args []string) error {
 	database := flags.String("database", "", "connection string of PostgreSQL")
 	address := flags.String("listen", "localhost:8080", "address of this server")
 	endpoint := flags.String("endpoint", indexnow.API, "URL of the IndexNow service")
-	keys := flags.String("keys", "", "JSON file with the keys of each host, the current one first, in place of INDEXNOW_KEY: {\"www.example.com\": [\"…\"]}")
+	keys := flags.String("keys", "", "JSON file with the keys of each host, the current one first, in place of "+
+		"INDEXNOW_KEY: {\"www.example.com\": [\"…\"]}")
 	var locations []string
-	flags.Func("key-location", "URL of a key file that is not at the root, for the pages of its folder; may be repeated", func(location string) error {
-		locations = append(locations, location)
-		return nil
-	})
+	flags.Func("key-location", "URL of a key file that is not at the root, for the pages of its folder; may be repeated",
+		func(location string) error {
+			locations = append(locations, location)
+			return nil
+		})
 	agent := flags.String("user-agent", "", "User-Agent of requests to the IndexNow service")
 	var cfg Config
 	flags.DurationVar(&cfg.Delay, "delay", 5*time.Second, "how long a URL waits for others")
 	flags.DurationVar(&cfg.Hold, "hold", 10*time.Minute, "how long a URL is held back after it was sent")
 	flags.DurationVar(&cfg.Timeout, "timeout", time.Minute,
-		"how long a job may last: a search for pages that the engine rejects takes up to 64 rejected requests and as many accepted ones, and what is not sent by then is for the next job")
-	flags.DurationVar(&cfg.GiveUpAfter, "give-up-after", 24*time.Hour, "how long URLs wait while the engine accepts nothing of their host")
+		"how long a job may last: a search for pages that the engine rejects takes up to 64 rejected requests and as many "+
+			"accepted ones, and what is not sent by then is for the next job")
+	flags.DurationVar(&cfg.GiveUpAfter, "give-up-after", 24*time.Hour,
+		"how long URLs wait while the engine accepts nothing of their host")
 	logFormat := flags.String("log-format", "text", "text or json: one object on each line")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -83,7 +87,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	pool, err := pgxpool.New(ctx, *database)
 	if err != nil {
-		return errors.New("-database: the settings of the pool cannot be used; want numbers such as pool_max_conns=16, and durations such as pool_max_conn_lifetime=1h")
+		return errors.New("-database: the settings of the pool cannot be used; want numbers such as pool_max_conns=16, and " +
+			"durations such as pool_max_conn_lifetime=1h")
 	}
 	defer pool.Close()
 	if err := Migrate(ctx, pool); err != nil {
@@ -97,7 +102,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 
-	server := &http.Server{Addr: *address, Handler: handler(pool, outbox), ReadTimeout: limit, WriteTimeout: limit, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Addr: *address, Handler: handler(pool, outbox), ReadTimeout: limit, WriteTimeout: limit,
+		IdleTimeout: 2 * time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	select {

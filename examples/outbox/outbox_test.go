@@ -245,7 +245,8 @@ func (l local) await(requests int, want Stats) {
 var databases atomic.Int64
 
 // newLocal starts an Outbox in a database of its own.
-func newLocal(t *testing.T, server *servertest.Server, hold, timeout time.Duration, answer func(n int) (status int, header http.Header)) local {
+func newLocal(t *testing.T, server *servertest.Server, hold, timeout time.Duration,
+	answer func(n int) (status int, header http.Header)) local {
 	t.Helper()
 	l := prepareLocal(t, server, hold, timeout, answer)
 	l.start()
@@ -261,7 +262,8 @@ func (l local) start() {
 }
 
 // prepareLocal returns an Outbox that does not run yet.
-func prepareLocal(t *testing.T, server *servertest.Server, hold, timeout time.Duration, answer func(n int) (status int, header http.Header)) local {
+func prepareLocal(t *testing.T, server *servertest.Server, hold, timeout time.Duration,
+	answer func(n int) (status int, header http.Header)) local {
 	t.Helper()
 	t.Parallel()
 	ctx := context.Background()
@@ -520,7 +522,8 @@ func losesNoPageBesideOneThatIsRejected(t *testing.T, server *servertest.Server)
 		return err == nil && stats == Stats{Sent: 399, Failed: 1}
 	})
 	var why string
-	if err := l.pool.QueryRow(t.Context(), `SELECT error FROM outbox.page WHERE url = $1`, pageURL+"5").Scan(&why); err != nil || !strings.Contains(why, "422") {
+	if err := l.pool.QueryRow(t.Context(), `SELECT error FROM outbox.page WHERE url = $1`, pageURL+"5").Scan(&why); err != nil ||
+		!strings.Contains(why, "422") {
 		t.Errorf("%q, %v", why, err)
 	}
 }
@@ -576,7 +579,8 @@ func worksWithOneConnection(t *testing.T, server *servertest.Server) {
 	if _, err := admin.Exec(t.Context(), "CREATE DATABASE one"); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/one?", 1)+"&pool_max_conns=1", endpoint, "one", "-timeout", "1m")
+	p := start(t, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/one?", 1)+"&pool_max_conns=1", endpoint, "one", "-timeout",
+		"1m")
 	if err := p.add(pageURL); err != nil {
 		t.Fatal(err)
 	}
@@ -600,7 +604,8 @@ func TestNoErrorHasThePassword(t *testing.T) {
 func TestTheKeysOfHostsAndFolders(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "")
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, []byte(`{"www.example.com": ["0123456789abcdef"], "other.example": ["fedcba9876543210"]}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"www.example.com": ["0123456789abcdef"], "other.example": ["fedcba9876543210"]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	client, err := newClient(indexnow.Config{KeyLocations: []string{"https://www.example.com/a/k.txt", "https://other.example/k.txt"}}, file)
@@ -608,7 +613,8 @@ func TestTheKeysOfHostsAndFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	requests, err := client.Requests(t.Context(), "https://www.example.com/a/1", "https://other.example/1", "https://www.example.com/1")
-	if len(requests) != 2 || !strings.Contains(string(requests[0].Body), `"key":"0123456789abcdef","keyLocation":"https://www.example.com/a/k.txt"`) ||
+	if len(requests) != 2 || !strings.Contains(string(requests[0].Body),
+		`"key":"0123456789abcdef","keyLocation":"https://www.example.com/a/k.txt"`) ||
 		!strings.Contains(string(requests[1].Body), `"key":"fedcba9876543210"`) || err == nil || !strings.Contains(err.Error(), "urls[2]") {
 		t.Errorf("%s, %v", requests, err)
 	}

@@ -49,7 +49,8 @@ func (l local) rejectedHosts() (n int) {
 	l.t.Helper()
 	if err := l.pool.QueryRow(l.t.Context(), `
 		SELECT count(DISTINCT host) FROM outbox.page WHERE rejected_at IS NOT NULL AND EXISTS (
-			SELECT FROM outbox.river_job WHERE args->>'host' = host AND state = 'retryable' AND errors[1]->>'error' LIKE '%status 422%')`).Scan(&n); err != nil {
+			SELECT FROM outbox.river_job WHERE args->>'host' = host AND state = 'retryable' AND errors[1]->>'error' LIKE '%status `+
+		`422%')`).Scan(&n); err != nil {
 		l.t.Fatal(err)
 	}
 	return n
@@ -169,7 +170,8 @@ func TestARejectedHost(t *testing.T) {
 			l.start()
 			until(t, "all are rejected", func() bool { return l.rejectedHosts() == hosts })
 			// All are due at once.
-			if _, err := l.pool.Exec(t.Context(), `UPDATE outbox.river_job SET scheduled_at = clock_timestamp() WHERE state = 'retryable'`); err != nil {
+			const due = `UPDATE outbox.river_job SET scheduled_at = clock_timestamp() WHERE state = 'retryable'`
+			if _, err := l.pool.Exec(t.Context(), due); err != nil {
 				t.Fatal(err)
 			}
 			isBad := func(q *request) bool { return strings.Contains(q.urls[0], "bad") }

@@ -85,8 +85,9 @@ type sender struct {
 	outbox *Outbox
 }
 
-// Work sends a batch. What is left of the host is for its next job. If the last try failed, it sends two pages first: a host of which
-// nothing is accepted gets few requests, and if only one page is rejected, that one is at fault.
+// Work sends a batch. What is left of the host is for its next job. If the last try failed, it sends two pages
+// first: a host of which nothing is accepted gets few requests, and if only one page is rejected, that one is at
+// fault.
 func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) error {
 	o, host := s.outbox, job.Args.Host
 	if job.Attempt > 1 {
@@ -106,10 +107,12 @@ func (o *Outbox) send(ctx context.Context, host string, limit int) (indexnow.Rep
 	}
 	urls := slices.Collect(maps.Keys(pages))
 	report, _ := o.client.Submit(ctx, urls...) // the report has the errors
-	for _, r := range report.Rejected {        // what was added before the key files changed, which would be tried for ever
+	// what was added before the key files changed, which would be tried for ever
+	for _, r := range report.Rejected {
 		report.Batches = append(report.Batches, indexnow.Batch{Host: host, URLs: []string{urls[r.Index]}, Err: r.Err})
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2) // a URL whose result is lost is sent again
+	// a URL whose result is lost is sent again
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
 	defer cancel()
 	if err := o.settle(ctx, pages, report); err != nil {
 		return report, err
@@ -138,7 +141,8 @@ func (o *Outbox) settleHost(ctx context.Context, host string, report indexnow.Re
 			SELECT id FROM outbox.page
 			WHERE host = $1 AND ready_at IS NOT NULL AND coalesce(rejected_at < clock_timestamp() - $2::interval, true)
 			FOR UPDATE SKIP LOCKED)`,
-		host, o.cfg.GiveUpAfter, fmt.Sprintf("given up, because nothing of the host was accepted for %v: %v", o.cfg.GiveUpAfter, problem))
+		host, o.cfg.GiveUpAfter, fmt.Sprintf("given up, because nothing of the host was accepted for %v: %v",
+			o.cfg.GiveUpAfter, problem))
 	return err
 }
 
@@ -186,12 +190,13 @@ type page struct{ id, version int64 }
 // maxBatch is how many URLs IndexNow takes in one request.
 const maxBatch = 10_000
 
-// ready returns the rows of a host that are to be sent, by URL, limit at most. If these are two, they are the one that was added last
-// and the one that waits longest: new pages are not behind those that the engine rejects.
+// ready returns the rows of a host that are to be sent, by URL, limit at most. If these are two, they are the one
+// that was added last and the one that waits longest: new pages are not behind those that the engine rejects.
 func (o *Outbox) ready(ctx context.Context, host string, limit int) (map[string]page, error) {
 	order := "ready_at"
 	if limit == 2 {
-		order = "added_at <> (SELECT max(added_at) FROM outbox.page WHERE host = $1 AND ready_at <= clock_timestamp()), ready_at"
+		order = "added_at <> (SELECT max(added_at) FROM outbox.page WHERE host = $1 AND ready_at <= clock_timestamp()), " +
+			"ready_at"
 	}
 	rows, err := o.pool.Query(ctx, `
 		SELECT url, id, version FROM outbox.page
@@ -209,7 +214,8 @@ func (o *Outbox) ready(ctx context.Context, host string, limit int) (map[string]
 	return pages, err
 }
 
-// settle writes what came of the batches that are accepted or permanently rejected. A URL that has changed meanwhile is sent again.
+// settle writes what came of the batches that are accepted or permanently rejected. A URL that has changed
+// meanwhile is sent again.
 func (o *Outbox) settle(ctx context.Context, pages map[string]page, report indexnow.Report) error {
 	for _, b := range report.Batches {
 		if kept(b) != nil {
@@ -257,7 +263,8 @@ func (o *Outbox) write(ctx context.Context, left map[int64]int64, failure *strin
 			error = CASE WHEN p.version = sent.version THEN $3 END,
 			ready_at = CASE WHEN p.version <> sent.version THEN clock_timestamp() + $4 END
 		FROM (
-			SELECT page.id, sent.version FROM outbox.page JOIN unnest($1::bigint[], $2::bigint[]) AS sent (id, version) USING (id)
+			SELECT page.id, sent.version FROM outbox.page JOIN unnest($1::bigint[], $2::bigint[]) AS sent (id, version)
+				USING (id)
 			FOR UPDATE OF page SKIP LOCKED) AS sent
 		WHERE p.id = sent.id
 		RETURNING p.id`, ids, versions, failure, hold)

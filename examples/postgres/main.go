@@ -1,5 +1,6 @@
-// Command postgres serves an API for the publishers in a table of PostgreSQL, as in production: it is ready once the database has
-// answered, stays so while the database is down, has metrics, and ends without losing a request. The table was prepared before, by its owner:
+// Command postgres serves an API for the publishers in a table of PostgreSQL, as in production: it is ready once
+// the database has answered, stays so while the database is down, has metrics, and ends without losing a request.
+// The table was prepared before, by its owner:
 //
 //	export DATABASE_URL=postgres://localhost/cms
 //	go run ./cmd/ampcors source install --database "$DATABASE_URL" --create
@@ -84,7 +85,8 @@ func run(ctx context.Context, database, address, adminAddress string) error {
 
 // server returns a server that does not wait for ever for slow clients.
 func server(address string, h http.Handler) *http.Server {
-	return &http.Server{Addr: address, Handler: h, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	return &http.Server{Addr: address, Handler: h, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute}
 }
 
 func whoCalls(w http.ResponseWriter, r *http.Request) {

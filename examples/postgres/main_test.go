@@ -35,7 +35,8 @@ func TestTheProgram(t *testing.T) {
 	}
 	status := func(url, origin string, want int) {
 		t.Helper()
-		servertest.Until(t, url+" answers "+http.StatusText(want), servertest.Soon, func() bool { got, _ := get(url, origin); return got == want })
+		servertest.Until(t, url+" answers "+http.StatusText(want), servertest.Soon,
+			func() bool { got, _ := get(url, origin); return got == want })
 	}
 	status(admin+"/readyz", "", http.StatusServiceUnavailable) // there is no table
 	triggers, err := pgsource.InstallSQL(sqlsource.Config{})
@@ -46,7 +47,8 @@ func TestTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range []string{`CREATE TABLE publishers (domain text COLLATE "C" PRIMARY KEY, hash_prefix text COLLATE "C" UNIQUE)`, triggers,
+	for _, statement := range []string{`CREATE TABLE publishers (domain text COLLATE "C" PRIMARY KEY, hash_prefix text COLLATE "C" UNIQUE)`,
+		triggers,
 		"INSERT INTO publishers (domain) VALUES ('www.example.com')"} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func config() ampcors.Config {
 		Credentialed: true,
 		MaxAge:       10 * time.Minute,
 		Observe: func(r *http.Request, d ampcors.Decision) { // a file cannot configure it
-			slog.Info("request", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path), "decision", d) // d truncates what the client sent
+			// d truncates what the client sent
+			slog.Info("request", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path), "decision", d)
 		},
 	}
 }
@@ -63,7 +64,8 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 		return fmt.Errorf("%w (choose another address with -addr)", err)
 	}
 	// A client that does not send or does not read keeps no connection.
-	server := &http.Server{Handler: handler(mw), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: handler(mw), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute}
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -135,7 +137,8 @@ func curlExamples(base string) []curlExample {
 		{"Another publisher's page on the same cache", "403, publisher_not_allowed",
 			get("https://evil-example.cdn.ampproject.org")},
 		{"A preflight for a JSON POST", "204, with what it asked for",
-			fmt.Sprintf("curl -si -X OPTIONS -H 'Origin: https://www-example-com.cdn.ampproject.org' -H 'Access-Control-Request-Method: POST' -H 'Access-Control-Request-Headers: content-type' %s/api/subscribe", base)},
+			fmt.Sprintf("curl -si -X OPTIONS -H 'Origin: https://www-example-com.cdn.ampproject.org' -H "+
+				"'Access-Control-Request-Method: POST' -H 'Access-Control-Request-Headers: content-type' %s/api/subscribe", base)},
 		{"The publisher's own page, not on a cache", "200, with Access-Control-Allow-Origin",
 			get("https://www.example.com")},
 		{"An AMP for Email request from an allowed sender", "200, with AMP-Email-Allow-Sender",

@@ -130,7 +130,8 @@ func TestThePageShowsTheDecisionOnAnyOrigin(t *testing.T) {
 			status, body := get(s.Link())
 			verdict := map[bool]string{true: "Allowed: ", false: "Denied: "}[d.Allowed]
 			steps := mw.Explain(s.Origin).Steps
-			for _, want := range []string{verdict + d.Reason.String(), "<title>" + verdict + "how", template.HTMLEscapeString(steps[len(steps)-2].Detail)} {
+			for _, want := range []string{verdict + d.Reason.String(), "<title>" + verdict + "how",
+				template.HTMLEscapeString(steps[len(steps)-2].Detail)} {
 				if status != 200 || !strings.Contains(body, want) || strings.Contains(body, "<script") {
 					t.Errorf("%s: status %d; want %q in\n%s", s.Title, status, want, body)
 				}
@@ -142,7 +143,8 @@ func TestThePageShowsTheDecisionOnAnyOrigin(t *testing.T) {
 	}
 	for _, typed := range []string{"www.example.com", "+www.example.com%20"} {
 		t.Run(typed, func(t *testing.T) {
-			if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) || !strings.Contains(body, "Allowed: own_origin") {
+			if _, body := get("/?origin=" + typed); !strings.Contains(body, `value="https://www.example.com"`) ||
+				!strings.Contains(body, "Allowed: own_origin") {
 				t.Errorf("a host without a scheme is not completed:\n%s", body)
 			}
 		})

@@ -2,7 +2,8 @@
 // rehearsed whole: without asking anybody, and with the answers that one is afraid of.
 //
 //	go run ./examples/rehearsal -reject /bad
-//	INDEXNOW_KEY=0123456789abcdef ampcors submit --endpoint http://localhost:8090/indexnow --log sent.json https://www.example.com/a
+//	export INDEXNOW_KEY=0123456789abcdef
+//	ampcors submit --endpoint http://localhost:8090/indexnow --log sent.json https://www.example.com/a
 //	SSL_CERT_FILE=rehearsal.pem ampcors flush --key private.pem --log flushed.json \
 //	  --resolve www-example-com.cdn.ampproject.org:443:127.0.0.1:8443 --cache google https://www.example.com/a
 package main
@@ -39,7 +40,8 @@ type standIn struct {
 
 func main() {
 	var s standIn
-	flag.StringVar(&s.reject, "reject", "", "reject requests with a URL that has this text: 422 of the engine, 403 of a cache")
+	flag.StringVar(&s.reject, "reject", "", "reject requests with a URL that has this text: 422 of the engine, 403 of a "+
+		"cache")
 	flag.Int64Var(&s.limit, "limit", 0, "answer 429, with Retry-After, after this many requests; 0 for no limit")
 	flag.DurationVar(&s.takes, "takes", 50*time.Millisecond, "how long a request takes")
 	file := flag.String("cert", "rehearsal.pem", "file for the certificate of the caches' hosts")
@@ -48,7 +50,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := os.WriteFile(*file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o644); err != nil {
+	if err := os.WriteFile(*file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}),
+		0o644); err != nil {
 		log.Fatal(err)
 	}
 	caches := &http.Server{
@@ -80,7 +83,8 @@ func (s *standIn) engine(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	err := json.NewDecoder(r.Body).Decode(&sent)
-	isRejected := slices.ContainsFunc(sent.URLList, func(u string) bool { return s.reject != "" && strings.Contains(u, s.reject) })
+	isRejected := slices.ContainsFunc(sent.URLList,
+		func(u string) bool { return s.reject != "" && strings.Contains(u, s.reject) })
 	switch {
 	case err != nil || sent.Host == "" || len(sent.Key) < 8 || len(sent.URLList) == 0 || len(sent.URLList) > 10_000:
 		http.Error(w, "the request is not one of IndexNow", http.StatusBadRequest)
@@ -110,7 +114,8 @@ func certificate() (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	for _, c := range cacheurl.DefaultCaches() {
 		template.DNSNames = append(template.DNSNames, "*."+c.UpdateCacheAPIDomainSuffix)
 	}

@@ -1,6 +1,6 @@
-// Command tenants serves an API for the pages of many customers, without AMP. A customer has several domains, or all
-// names below one, in a table of a database. Each path belongs to a customer, whose pages alone may use it. Programs call
-// a path beside it. See docs/tenants.md.
+// Command tenants serves an API for the pages of many customers, without AMP. A customer has several domains, or
+// all names below one, in a table of a database. Each path belongs to a customer, whose pages alone may use it.
+// Programs call a path beside it. See docs/tenants.md.
 //
 //	go run ./examples/tenants
 //	curl -i -H 'Origin: https://shop.example' http://localhost:8080/tenants/shop/cart
@@ -28,10 +28,11 @@ const schema = `CREATE TABLE customers (domain TEXT PRIMARY KEY, tenant TEXT);
 
 func main() {
 	var development []string
-	flag.Func("development", `origin of a page while you develop, such as "http://localhost:3000"; never in production`, func(origin string) error {
-		development = append(development, origin)
-		return nil
-	})
+	flag.Func("development", `origin of a page while you develop, such as "http://localhost:3000"; never in production`,
+		func(origin string) error {
+			development = append(development, origin)
+			return nil
+		})
 	flag.Parse()
 	db, err := sql.Open("sqlite", "file:customers?mode=memory&cache=shared") // in place of your database
 	if err != nil {
@@ -54,11 +55,14 @@ func handler(db *sql.DB, development []string) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	customers, err := source.New(table.Database(), source.Config{Patterns: true}) // remembers for a minute that a domain is a customer's, and for 10 seconds that it is not
+	// It remembers for a minute that a domain is a customer's, and for 10 seconds that it is not.
+	customers, err := source.New(table.Database(), source.Config{Patterns: true})
 	if err != nil {
 		return nil, err
 	}
-	mw, err := ampcors.New(ampcors.Config{Source: customers, Caches: []cacheurl.Cache{}, Origins: development, Credentialed: true}) // no AMP Cache is trusted
+	// No AMP Cache is trusted.
+	mw, err := ampcors.New(ampcors.Config{Source: customers, Caches: []cacheurl.Cache{}, Origins: development,
+		Credentialed: true})
 	if err != nil {
 		return nil, err
 	}

@@ -237,7 +237,8 @@ func fold(value string) (string, *Problem) {
 		}
 	case ProblemChar:
 		rest := strings.TrimLeft(domain, Bytes+".")
-		return "", &Problem{Reason: fmt.Sprintf("has the character %q; a domain has a-z, 0-9, hyphen, underscore and dot", rest[0])}
+		return "", &Problem{Reason: fmt.Sprintf("has the character %q; a domain has a-z, 0-9, hyphen, underscore and dot",
+			rest[0])}
 	}
 	return "", p
 }

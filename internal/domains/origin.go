@@ -61,7 +61,8 @@ func CheckOrigin(value string) *Problem {
 	case err != nil && IsNumber(host[strings.LastIndexByte(host, '.')+1:]):
 		return &Problem{Reason: "has an address that browsers write in another way", Want: example}
 	case err != nil && !isHost(host):
-		return &Problem{Reason: "has a host that is not letters, digits, hyphens and underscores between single dots", Want: example}
+		return &Problem{Reason: "has a host that is not letters, digits, hyphens and underscores between single dots",
+			Want: example}
 	}
 	canonical := u.Scheme + "://" + host
 	if port != "" {

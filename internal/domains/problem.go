@@ -25,7 +25,8 @@ func (p *Problem) Of(path, value string) *badvalue.Error {
 	case want == "":
 		want = WantDomain
 	}
-	return &badvalue.Error{Code: cmp.Or(p.Code, badvalue.Malformed), Path: path, Value: value, Reason: p.Reason, Want: want}
+	return &badvalue.Error{Code: cmp.Or(p.Code, badvalue.Malformed), Path: path, Value: value, Reason: p.Reason,
+		Want: want}
 }
 
 // WantDomain is the Want of a value that has to be a publisher domain.

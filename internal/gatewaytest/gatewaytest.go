@@ -61,7 +61,8 @@ func Backend(w http.ResponseWriter, r *http.Request) {
 }
 
 var origins = []string{
-	"", "https://www-example-com.cdn.ampproject.org", "https://www.example.com", "https://sport-news-example.cdn.ampproject.org",
+	"", "https://www-example-com.cdn.ampproject.org", "https://www.example.com",
+	"https://sport-news-example.cdn.ampproject.org",
 	"https://www-source-example.www.bing-amp.com", "https://www-evil-example.cdn.ampproject.org",
 	"https://down-example.cdn.ampproject.org", "null", "https://cdn.ampproject.org",
 	"https://mail.google.com",
@@ -77,7 +78,8 @@ var headers = []string{
 // A Limit is what a gateway cannot do.
 type Limit string
 
-// NoPreflight503 is the limit of a gateway that answers 403 to a preflight in place of 503: a browser sees no difference.
+// NoPreflight503 is the limit of a gateway that answers 403 to a preflight in place of 503: a browser sees no
+// difference.
 const NoPreflight503 Limit = "a preflight gets 403 in place of 503"
 
 // Compare sends requests of many kinds to the gateway, which must be in front of [Backend], and
@@ -86,11 +88,12 @@ const NoPreflight503 Limit = "a preflight gets 403 in place of 503"
 // be missing.
 func Compare(t *testing.T, gateway string, limits ...Limit) {
 	t.Helper()
-	server := httptest.NewServer(NewMiddleware(t).WrapDecision(guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, _ := ampcors.DecisionFromContext(r.Context())
 		r.Header.Set(PublisherHeader, d.Publisher)
 		Backend(w, r)
-	}))))
+	}))
+	server := httptest.NewServer(NewMiddleware(t).WrapDecision(api))
 	defer server.Close()
 	for _, origin := range origins {
 		for _, method := range []string{"GET", "HEAD", "POST", "DELETE", "OPTIONS"} {
@@ -98,7 +101,8 @@ func Compare(t *testing.T, gateway string, limits ...Limit) {
 				t.Run(fmt.Sprint(origin, " ", method, " ", line), func(t *testing.T) {
 					got, want := call(t, gateway, origin, method, line), call(t, server.URL, origin, method, line)
 					isDenial := want.status == http.StatusForbidden || want.status == http.StatusServiceUnavailable
-					if isDenial && slices.Contains(limits, NoPreflight503) && method == "OPTIONS" && strings.HasPrefix(line, "Access-Control-Request-Method") {
+					if isDenial && slices.Contains(limits, NoPreflight503) && method == "OPTIONS" &&
+						strings.HasPrefix(line, "Access-Control-Request-Method") {
 						want.status, got.body, want.body = http.StatusForbidden, "", ""
 					} else if isDenial && method != "HEAD" {
 						for _, r := range []*response{&got, &want} {
@@ -109,7 +113,8 @@ func Compare(t *testing.T, gateway string, limits ...Limit) {
 					if got.status != want.status || got.body != want.body {
 						t.Errorf("%d %q; want %d %q", got.status, got.body, want.status, want.body)
 					}
-					names := []string{"Vary", "Cache-Control", "Retry-After", "X-Ampcors-Status", "X-Ampcors-Reason", "X-Ampcors-Publisher"}
+					names := []string{"Vary", "Cache-Control", "Retry-After", "X-Ampcors-Status", "X-Ampcors-Reason",
+						"X-Ampcors-Publisher"}
 					if isDenial {
 						names = append(names, "X-Content-Type-Options")
 						for i, r := range []response{got, want} {

@@ -14,7 +14,8 @@ func IsCORS(key string) bool {
 		return false
 	}
 	key = http.CanonicalHeaderKey(key)
-	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" || key == "Amp-Access-Control-Allow-Source-Origin"
+	return strings.HasPrefix(key, "Access-Control-") || key == "Amp-Email-Allow-Sender" ||
+		key == "Amp-Access-Control-Allow-Source-Origin"
 }
 
 // Members returns an iterator over the members of a list header, such as Vary, without

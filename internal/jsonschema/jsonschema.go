@@ -18,9 +18,9 @@ import (
 // A Schema is the JSON Schema of a value.
 type Schema map[string]any
 
-// Check fails the test if the file is not the schema of typ. With UPDATE_SCHEMA set, it writes the file. The test must be in a
-// folder of the root module. Each function of special returns the schema of a type that is not in JSON as its Go type
-// says.
+// Check fails the test if the file is not the schema of typ. With UPDATE_SCHEMA set, it writes the file. The test
+// must be in a folder of the root module. Each function of special returns the schema of a type that is not in JSON
+// as its Go type says.
 func Check(t *testing.T, file, title string, typ reflect.Type, special map[reflect.Type]func(Schema) Schema) {
 	t.Helper()
 	s := of(t, typ, special)
@@ -42,11 +42,13 @@ func Check(t *testing.T, file, title string, typ reflect.Type, special map[refle
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want.Bytes()) {
-		t.Errorf("%s is not the schema of %s and its comments: UPDATE_SCHEMA=1 go test -run %s . writes it", file, typ, t.Name())
+		t.Errorf("%s is not the schema of %s and its comments: UPDATE_SCHEMA=1 go test -run %s . writes it", file, typ,
+			t.Name())
 	}
 }
 
-// of returns the schema of a type. Members may be missing if their tag says that they are omitted, and others than these are an error.
+// of returns the schema of a type. Members may be missing if their tag says that they are omitted, and others than
+// these are an error.
 func of(t *testing.T, typ reflect.Type, special map[reflect.Type]func(Schema) Schema) (s Schema) {
 	t.Helper()
 	switch typ.Kind() {

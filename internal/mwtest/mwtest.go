@@ -170,7 +170,8 @@ func (s *Database) PublisherByHash(ctx context.Context, prefix string) (string, 
 // Remembered returns a Source that asks the Database.
 func (s *Database) Remembered(t testing.TB, options ...source.Config) *source.Source {
 	t.Helper()
-	return NewSource(t, source.Database{PublisherByDomain: Confirms(s.hasPublisher), PublisherByHash: s.PublisherByHash}, options...)
+	return NewSource(t, source.Database{PublisherByDomain: Confirms(s.hasPublisher), PublisherByHash: s.PublisherByHash},
+		options...)
 }
 
 // NewSource returns a Source. Without options, it has the defaults.
@@ -230,7 +231,8 @@ func EmailConfig() ampcors.Config {
 	cfg.Origins = append(cfg.Origins, "https://amp.gmail.dev")
 	cfg.Email = ampcors.Email{
 		Senders: []string{"news@example.com", "*@bücher.example", "Shop@Café.Example"},
-		Clients: []string{MailOrigin, "https://amp.gmail.dev", "https://blog.example.net", "http://localhost:8080", "https://mail.example:8443"},
+		Clients: []string{MailOrigin, "https://amp.gmail.dev", "https://blog.example.net", "http://localhost:8080",
+			"https://mail.example:8443"},
 	}
 	return cfg
 }

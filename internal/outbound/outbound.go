@@ -153,7 +153,8 @@ func Shorten(text string) string {
 func Get(ctx context.Context, client *http.Client, url string) (Answer, error) {
 	a, err := GetAnyType(ctx, client, url)
 	if err == nil && a.MediaType() != "text/plain" {
-		err = fmt.Errorf("the Content-Type is %.100q; want text/plain, which AMP's document about update-cache asks for", a.Header.Get("Content-Type"))
+		err = fmt.Errorf("the Content-Type is %.100q; want text/plain, which AMP's document about update-cache asks for",
+			a.Header.Get("Content-Type"))
 	}
 	return a, err
 }
@@ -169,7 +170,8 @@ func GetAnyType(ctx context.Context, client *http.Client, url string) (Answer, e
 	case err != nil:
 		return a, err
 	case a.Status >= 300 && a.Status < 400:
-		return a, fmt.Errorf("the answer is %d, a redirect to %q; want 200 and the key itself", a.Status, a.Header.Get("Location"))
+		return a, fmt.Errorf("the answer is %d, a redirect to %q; want 200 and the key itself", a.Status,
+			a.Header.Get("Location"))
 	case a.Status != http.StatusOK:
 		return a, &announce.StatusError{Status: a.Status, RetryAfter: a.RetryAfter(time.Now())}
 	case errors.Is(a.BodyErr, io.ErrShortBuffer):

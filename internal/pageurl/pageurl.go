@@ -76,11 +76,13 @@ func Parse(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 	}
 	domain, problem := domains.ParsePublisher(where, u.Host)
 	if problem != nil {
-		return URL{}, Problem(problem.Code, where, value, fmt.Sprintf("has the host %s, which %s", badvalue.Quote(u.Host), problem.Reason), "a URL with "+problem.Want)
+		return URL{}, Problem(problem.Code, where, value,
+			fmt.Sprintf("has the host %s, which %s", badvalue.Quote(u.Host), problem.Reason), "a URL with "+problem.Want)
 	}
 	if escaping == AsBrowsers && !IsDomainOfBrowsers(domain) {
 		return URL{}, Problem(badvalue.Malformed, where, value,
-			fmt.Sprintf("has the host %s, which browsers reject: an xn-- label has characters that no domain can have", badvalue.Quote(u.Host)), want)
+			fmt.Sprintf("has the host %s, which browsers reject: an xn-- label has characters that no domain can have",
+				badvalue.Quote(u.Host)), want)
 	}
 	u.Host = domain
 	return u, nil
@@ -151,7 +153,8 @@ func Split(where, value string, escaping Escaping) (URL, *badvalue.Error) {
 		return URL{}, Problem(badvalue.Malformed, where, value, fmt.Sprintf("has the port %s", badvalue.Quote(port)),
 			"none, or the default: caches and search engines support no other port")
 	case escaping == AsRFC3986 && !hasOnlyEscapes(tail):
-		return URL{}, Problem(badvalue.Malformed, where, value, "has a % without two hexadecimal digits after it", "%25 for a percent sign")
+		return URL{}, Problem(badvalue.Malformed, where, value, "has a % without two hexadecimal digits after it",
+			"%25 for a percent sign")
 	}
 	keep := &keeps[escaping]
 	path, query = escape(path, &keep.path), escape(query, &keep.query)

@@ -199,5 +199,6 @@ var (
 	ProblemNotWrapped   = &domains.Problem{Reason: "has dashes at positions 3 and 4 but is not wrapped in 0- and -0"}
 	ProblemNotPunycode  = &domains.Problem{Reason: "begins with xn-- but is not punycode of a domain"}
 	ProblemEncoded      = &domains.Problem{Reason: "holds an xn-- label, which AMP Caches decode"}
-	ProblemAmbiguous    = &domains.Problem{Code: badvalue.Unsafe, Reason: "is also the prefix of another host, whose name begins with xn-"}
+	ProblemAmbiguous    = &domains.Problem{Code: badvalue.Unsafe,
+		Reason: "is also the prefix of another host, whose name begins with xn-"}
 )

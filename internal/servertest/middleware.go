@@ -34,7 +34,8 @@ func Origins(publisher string) [3]string {
 	}
 	hash, _ := cacheurl.HashPrefix(publisher)
 	domain, _ := cacheurl.CanonicalDomain(publisher)
-	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com", "https://" + domain}
+	return [3]string{"https://" + prefix + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com",
+		"https://" + domain}
 }
 
 // Soon is long even on a busy machine, and much less than a TTL of an hour: what is seen by then was reported.
@@ -55,7 +56,8 @@ func Until(t testing.TB, what string, limit time.Duration, holds func() bool) ti
 }
 
 // Seen waits until all servers decide by a change, and returns how long it took.
-func Seen(t testing.TB, limit time.Duration, publisher string, want bool, servers ...*ampcors.Middleware) time.Duration {
+func Seen(t testing.TB, limit time.Duration, publisher string, want bool,
+	servers ...*ampcors.Middleware) time.Duration {
 	t.Helper()
 	return Until(t, fmt.Sprintf("%s allowed: %t", publisher, want), limit, func() bool {
 		for _, origin := range Origins(publisher) {

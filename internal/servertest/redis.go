@@ -28,7 +28,8 @@ func Redis(t testing.TB, args ...string) *Server {
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
 		_, port, _ := net.SplitHostPort(s.Addr)
-		return exec.Command(path, append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly",
+		return exec.Command(path, append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "",
+			"--appendonly",
 			"yes", "--auto-aof-rewrite-percentage", "0",
 			"--repl-diskless-sync-delay", "0", "--appendfsync", "no"}, // a killed process loses no writes: the system has them
 			append(args, s.Args...)...)...)
@@ -60,7 +61,8 @@ func RedisReplica(t testing.TB, master *Server, args ...string) *Server {
 // master i at first. nodeTimeout is how long a node must be silent until it is replaced.
 func RedisCluster(t testing.TB, masters int, nodeTimeout time.Duration) (nodes []*Server) {
 	t.Helper()
-	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
+	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout",
+		strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--min-replicas-to-write", "0"}
 	for range 2 * masters {
 		nodes = append(nodes, Redis(t, args...))
@@ -94,7 +96,8 @@ func RedisCluster(t testing.TB, masters int, nodeTimeout time.Duration) (nodes [
 			info, _ := RedisDo(node.Addr, "CLUSTER", "INFO")
 			list, _ := RedisDo(node.Addr, "CLUSTER", "NODES")
 			role, _ := RedisDo(node.Addr, "INFO", "replication")
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_size:%d", masters)) &&
+			return strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, fmt.Sprintf("cluster_size:%d", masters)) &&
 				strings.Count(list, " slave ")+strings.Count(list, ",slave ") == masters &&
 				(strings.Contains(role, "connected_slaves:1") || strings.Contains(role, "master_link_status:up"))
 		})
@@ -114,7 +117,8 @@ func RedisSentinel(t testing.TB, master string, sentinels int, downAfter time.Du
 		s.command = func() *exec.Cmd {
 			if _, err := os.Stat(config); err != nil {
 				_, own, _ := net.SplitHostPort(s.Addr)
-				text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor ampcors %s %s %d\nsentinel down-after-milliseconds ampcors %d\nsentinel failover-timeout ampcors 5000\n",
+				text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor ampcors %s %s %d\nsentinel "+
+					"down-after-milliseconds ampcors %d\nsentinel failover-timeout ampcors 5000\n",
 					own, host, port, sentinels/2+1, downAfter.Milliseconds())
 				if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 					t.Fatal(err)

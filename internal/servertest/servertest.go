@@ -179,7 +179,8 @@ func (s *Server) launch() {
 // Stop shuts the program down gracefully, and waits for it to end.
 func (s *Server) Stop() { s.end(s.stop) }
 
-// StopSmart makes PostgreSQL accept no connections, and end once all clients have disconnected. It does not wait for that.
+// StopSmart makes PostgreSQL accept no connections, and end once all clients have disconnected. It does not wait
+// for that.
 func (s *Server) StopSmart() { _ = s.cmd.Process.Signal(syscall.SIGTERM) }
 
 // Kill ends the program at once.
@@ -226,7 +227,8 @@ func Postgres(t testing.TB) *Server {
 func PostgresStandby(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	p := newPostgres(t)
-	if out, err := p.command("pg_basebackup", "-D", p.data(), "-R", "-c", "fast", "-d", DSN(primary.Addr)).CombinedOutput(); err != nil {
+	if out, err := p.command("pg_basebackup", "-D", p.data(), "-R", "-c", "fast", "-d",
+		DSN(primary.Addr)).CombinedOutput(); err != nil {
 		t.Fatalf("pg_basebackup: %v\n%s", err, out)
 	}
 	return p.start(t)
@@ -251,7 +253,8 @@ func newPostgres(t testing.TB) *postgres {
 	// On Debian, they are not in PATH.
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	slices.Reverse(found)
-	bin := filepath.Dir(Program(t, "install PostgreSQL (Debian: apt-get install postgresql)", append(found, "postgres")...))
+	bin := filepath.Dir(Program(t, "install PostgreSQL (Debian: apt-get install postgresql)",
+		append(found, "postgres")...))
 	dir, err := os.MkdirTemp("", "ampcors-postgres") // its user may not be able to enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +280,8 @@ func (p *postgres) start(t testing.TB) *Server {
 	s := &Server{stop: syscall.SIGINT} // "fast": it does not wait for clients to disconnect
 	s.command = func() *exec.Cmd {
 		host, port, _ := net.SplitHostPort(s.Addr)
-		return p.command("postgres", "-D", p.data(), "-h", host, "-p", port, "-c", "unix_socket_directories=", "-c", "fsync=off")
+		return p.command("postgres", "-D", p.data(), "-h", host, "-p", port, "-c", "unix_socket_directories=", "-c",
+			"fsync=off")
 	}
 	s.ready = func() error {
 		host, port, _ := net.SplitHostPort(s.Addr)
@@ -287,7 +291,8 @@ func (p *postgres) start(t testing.TB) *Server {
 	return s.begin(t)
 }
 
-// PgBouncer starts PgBouncer in front of a server that [Postgres] has started, with a pool_mode. It knows the database and the user of [DSN].
+// PgBouncer starts PgBouncer in front of a server that [Postgres] has started, with a pool_mode. It knows the
+// database and the user of [DSN].
 func PgBouncer(t testing.TB, db *Server, mode string) *Server {
 	t.Helper()
 	path := Program(t, "install PgBouncer (Debian: apt-get install pgbouncer)", "pgbouncer", "/usr/sbin/pgbouncer")
@@ -306,7 +311,8 @@ func PgBouncer(t testing.TB, db *Server, mode string) *Server {
 	s.configure = func() {
 		host, port, _ := net.SplitHostPort(s.Addr)
 		_, dbPort, _ := net.SplitHostPort(s.behind.Load().Addr)
-		text := fmt.Sprintf("[databases]\npostgres = host=127.0.0.1 port=%s user=ampcors\n[pgbouncer]\nlisten_addr = %s\nlisten_port = %s\n"+
+		text := fmt.Sprintf("[databases]\npostgres = host=127.0.0.1 port=%s user=ampcors\n[pgbouncer]\nlisten_addr = "+
+			"%s\nlisten_port = %s\n"+
 			"unix_socket_dir =\nauth_type = any\npool_mode = %s\n", dbPort, host, port, mode)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -349,7 +355,8 @@ func MariaDB(t testing.TB) *Server {
 	s := &Server{stop: syscall.SIGTERM}
 	s.command = func() *exec.Cmd {
 		host, port, _ := net.SplitHostPort(s.Addr)
-		cmd := exec.Command(server, append(options, "--bind-address="+host, "--port="+port, "--socket="+filepath.Join(data, "socket"),
+		cmd := exec.Command(server, append(options, "--bind-address="+host, "--port="+port,
+			"--socket="+filepath.Join(data, "socket"),
 			"--pid-file="+filepath.Join(data, "pid"))...)
 		cmd.Env = env
 		return cmd
@@ -371,5 +378,6 @@ func MariaDB(t testing.TB) *Server {
 // [Postgres] or of a proxy before it. With several addresses, it finds the server that takes
 // writes.
 func DSN(addrs ...string) string {
-	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=60", strings.Join(addrs, ","))
+	return fmt.Sprintf("postgres://ampcors@%s/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=60",
+		strings.Join(addrs, ","))
 }

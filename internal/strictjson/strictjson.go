@@ -347,12 +347,15 @@ func CutIndex(path string) (list string, index int, isElement bool) {
 	return path[:i], index, err == nil
 }
 
-// comma returns what would be right if the cause of a syntax error is most likely a comma before its place; otherwise "".
+// comma returns what would be right if the cause of a syntax error is most likely a comma before its place;
+// otherwise "".
 func comma(text string) string {
 	switch {
-	case strings.Contains(text, "invalid character '}' looking for beginning of object key"), strings.Contains(text, "invalid character ']' looking for"):
+	case strings.Contains(text, "invalid character '}' looking for beginning of object key"),
+		strings.Contains(text, "invalid character ']' looking for"):
 		return "no comma before it"
-	case strings.Contains(text, "invalid character '\"' after object key:value pair"), strings.Contains(text, "invalid character '\"' after array element"):
+	case strings.Contains(text, "invalid character '\"' after object key:value pair"),
+		strings.Contains(text, "invalid character '\"' after array element"):
 		return "a comma before it"
 	}
 	return ""

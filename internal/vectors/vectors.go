@@ -16,20 +16,25 @@ type File struct {
 	About   string            `json:"about"`             // what the vectors show
 	Sources map[string]string `json:"sources,omitempty"` // who published a vector, by short name
 	// implementations that cannot be run here, and how their answers were obtained
-	Transcribed map[string]string          `json:"transcribed,omitempty"`
-	Notes       map[string]string          `json:"notes,omitempty"`    // why a vector differs from what others do, by short name
-	Reasons     map[string]Reason          `json:"reasons,omitempty"`  // the possible answers, by name
-	Policies    map[string]json.RawMessage `json:"policies,omitempty"` // configurations, by name. README.md says what their members mean
+	Transcribed map[string]string `json:"transcribed,omitempty"`
+	// why a vector differs from what others do, by short name
+	Notes   map[string]string `json:"notes,omitempty"`
+	Reasons map[string]Reason `json:"reasons,omitempty"` // the possible answers, by name
+	// configurations, by name. README.md says what their members mean
+	Policies map[string]json.RawMessage `json:"policies,omitempty"`
 	// name of the file with the RSA key that signs, in PEM. The key is public, and only for tests
 	Key string `json:"key,omitempty"`
 
-	Prefixes    []DomainPrefixes `json:"prefixes,omitempty"`    // domains, and every form of their prefix below an AMP Cache
-	Domains     []PrefixDomain   `json:"domains,omitempty"`     // prefixes, and their domain
-	Origins     []Origin         `json:"origins,omitempty"`     // values of the header Origin, and whether they are allowed
-	Requests    []Request        `json:"requests,omitempty"`    // requests, and their answers
-	CacheURLs   []CacheURL       `json:"cacheURLs,omitempty"`   // URLs of publishers, and the same on an AMP Cache
-	UpdateCache []UpdateCache    `json:"updateCache,omitempty"` // signatures, and requests that ask a cache to fetch a page again
-	IndexNow    []IndexNow       `json:"indexNow,omitempty"`    // URLs, and the requests that submit them
+	// domains, and every form of their prefix below an AMP Cache
+	Prefixes []DomainPrefixes `json:"prefixes,omitempty"`
+	Domains  []PrefixDomain   `json:"domains,omitempty"` // prefixes, and their domain
+	// values of the header Origin, and whether they are allowed
+	Origins   []Origin   `json:"origins,omitempty"`
+	Requests  []Request  `json:"requests,omitempty"`  // requests, and their answers
+	CacheURLs []CacheURL `json:"cacheURLs,omitempty"` // URLs of publishers, and the same on an AMP Cache
+	// signatures, and requests that ask a cache to fetch a page again
+	UpdateCache []UpdateCache `json:"updateCache,omitempty"`
+	IndexNow    []IndexNow    `json:"indexNow,omitempty"` // URLs, and the requests that submit them
 }
 
 // A Reason is why an origin or a request is allowed or denied.
@@ -56,8 +61,9 @@ type Form struct {
 	Prefix    string   `json:"prefix"`              // the prefix, in lower case
 	By        []string `json:"by,omitempty"`        // the implementations that give it
 	Published []string `json:"published,omitempty"` // the sources that have it
-	Denied    bool     `json:"denied,omitzero"`     // whether a server must not accept it for this domain, for the reason in the note
-	Note      string   `json:"note,omitempty"`      // one of the notes
+	// whether a server must not accept it for this domain, for the reason in the note
+	Denied bool   `json:"denied,omitzero"`
+	Note   string `json:"note,omitempty"` // one of the notes
 }
 
 // A PrefixDomain has a prefix, and its domain if it has one.
@@ -112,11 +118,12 @@ type CacheURL struct {
 	CacheQuery  string `json:"cacheQuery,omitempty"` // the parameters of the cache and of its viewer
 	Cache       string `json:"cache,omitempty"`      // domain of the cache, if it is not Google's
 	CacheURL    string `json:"cacheURL,omitempty"`   // on the cache
-	Canonical   string `json:"canonical,omitempty"`  // the publisher's URL that cacheURL gives, if it is another spelling of url
-	Source      string `json:"source,omitempty"`     // one of the sources. It has the same, or what follows
-	Instead     string `json:"instead,omitempty"`    // the cache URL that the source has instead, for the reason in the note
-	Note        string `json:"note,omitempty"`       // one of the notes
-	Problem     string `json:"problem,omitempty"`    // for people: why url or cacheURL is rejected
+	// the publisher's URL that cacheURL gives, if it is another spelling of url
+	Canonical string `json:"canonical,omitempty"`
+	Source    string `json:"source,omitempty"`  // one of the sources. It has the same, or what follows
+	Instead   string `json:"instead,omitempty"` // the cache URL that the source has instead, for the reason in the note
+	Note      string `json:"note,omitempty"`    // one of the notes
+	Problem   string `json:"problem,omitempty"` // for people: why url or cacheURL is rejected
 }
 
 // An UpdateCache is a signature, or a signed request.

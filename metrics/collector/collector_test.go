@@ -40,7 +40,8 @@ func newMiddleware(t *testing.T) (*ampcors.Middleware, *source.Source) {
 		Notify: func(func(domains ...string)) (stop func()) { return func() {} },
 	})
 	t.Cleanup(cache.Close)
-	m := mwtest.New(t, ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Caches: cacheurl.DefaultCaches()[:2], Source: cache})
+	m := mwtest.New(t, ampcors.Config{Publishers: []string{"www.example.com", "*.news.example"}, Caches: cacheurl.DefaultCaches()[:2],
+		Source: cache})
 	return m, cache
 }
 
@@ -67,7 +68,8 @@ func TestTheCountsAreExported(t *testing.T) {
 	}, `ampcors_filter_built_timestamp_seconds 1.7e+09`, `ampcors_filter_publishers 7`, `ampcors_listed_publishers 2`,
 		`ampcors_cache_requests_total{cache="bing"} 0`, `ampcors_cache_requests_total{cache="google"} 1`,
 		`ampcors_decisions_total{allowed="true",reason="own_origin"} 2`, `ampcors_decisions_total{allowed="false",reason="unknown_host"} 2`,
-		`ampcors_decisions_total{allowed="false",reason="source_unavailable"} 1`, `ampcors_decisions_total{allowed="false",reason="null_origin"} 0`,
+		`ampcors_decisions_total{allowed="false",reason="source_unavailable"} 1`,
+		`ampcors_decisions_total{allowed="false",reason="null_origin"} 0`,
 		`ampcors_source_lookups_total{result="error"} 1`, `ampcors_source_lookups_total{result="ok"} 2`,
 		`ampcors_source_entries{kind="negatives"} 1`, `ampcors_source_entries{kind="prefixes"} 0`, `ampcors_source_entries{kind="publishers"} 1`,
 		`ampcors_source_listening 1`, `ampcors_source_wait_seconds_count 3`)
@@ -104,9 +106,11 @@ func gather(t *testing.T, c *collector.Collector, counts func() metrics.Counts, 
 func TestEachCountOfASourceIsExported(t *testing.T) {
 	t.Parallel()
 	counts := func() metrics.Counts {
-		return metrics.Counts{Source: &source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, Busy: 6, CircuitOpen: 7, Stale: 10, Waiting: 11}}
+		return metrics.Counts{Source: &source.Stats{Lookups: 9, Refreshes: 2, Errors: 3, Coalesced: 4, Busy: 6, CircuitOpen: 7, Stale: 10,
+			Waiting: 11}}
 	}
-	gather(t, collector.NewFunc(counts), counts, `ampcors_source_lookups_total{result="ok"} 6`, `ampcors_source_lookups_total{result="error"} 3`,
+	gather(t, collector.NewFunc(counts), counts, `ampcors_source_lookups_total{result="ok"} 6`,
+		`ampcors_source_lookups_total{result="error"} 3`,
 		`ampcors_source_refreshes_total 2`, `ampcors_source_waiting_lookups 11`, `ampcors_source_avoided_lookups_total{by="coalesced"} 4`,
 		`ampcors_source_avoided_lookups_total{by="stale"} 10`, `ampcors_source_rejected_lookups_total{by="busy"} 6`,
 		`ampcors_source_rejected_lookups_total{by="circuit_open"} 7`)

@@ -61,7 +61,8 @@ func EmailCases() []EmailCase {
 	exactly := func(sender string) bool { return sender == Sender }
 	gmail := func(origin string) bool { return origin == mailClient }
 	all := func(string) bool { return true }
-	own, err := ampcors.New(ampcors.Config{Publishers: []string{Publisher}, Email: ampcors.Email{Senders: []string{Sender}}})
+	own, err := ampcors.New(ampcors.Config{Publishers: []string{Publisher},
+		Email: ampcors.Email{Senders: []string{Sender}}})
 	if err != nil {
 		panic(err)
 	}
@@ -78,45 +79,61 @@ func EmailCases() []EmailCase {
 		{Name: "right", Backend: mailBackend{allows: exactly, clients: gmail}},
 		{Name: "ampcors", Backend: own.Wrap(answer)},
 		{Name: "for everybody, with version 2", Backend: mailBackend{any: true, allows: exactly, clients: gmail}},
-		{Name: "every sender at the domain", Backend: mailBackend{allows: func(sender string) bool { return strings.HasSuffix(sender, "@example.com") },
+		{Name: "every sender at the domain", Backend: mailBackend{
+			allows:  func(sender string) bool { return strings.HasSuffix(sender, "@example.com") },
 			clients: gmail}},
 		{Name: "public for websites", Backend: mailBackend{allows: exactly, clients: all, header: func(h http.Header) {
 			if h.Get("Access-Control-Allow-Origin") != "" {
 				h.Set("Access-Control-Allow-Origin", "*")
 			}
 		}}},
-		{Name: "a server that is down", Backend: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }),
+		{Name: "a server that is down", Backend: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}),
 			NotTested: "is down (status 503)"},
-		{Name: "another status each time", Backend: flicker(mailBackend{allows: exactly, clients: gmail}), NotTested: "which is repeated as a control"},
+		{Name: "another status each time", Backend: flicker(mailBackend{allows: exactly, clients: gmail}),
+			NotTested: "which is repeated as a control"},
 
-		{Name: "ampcors for websites alone", Backend: none.Wrap(answer), Want: []string{"email-sender-refused", "email-v1-refused"}},
+		{Name: "ampcors for websites alone", Backend: none.Wrap(answer),
+			Want: []string{"email-sender-refused", "email-v1-refused"}},
 		{Name: "ampcors without version 1", Backend: version2.Wrap(answer), Want: []string{"email-v1-refused"}},
-		{Name: "no AMP-Email-Allow-Sender", Backend: mailBackend{allows: exactly, clients: gmail, drop: "AMP-Email-Allow-Sender"},
+		{Name: "no AMP-Email-Allow-Sender", Backend: mailBackend{allows: exactly, clients: gmail,
+			drop: "AMP-Email-Allow-Sender"},
 			Want: []string{"email-sender-refused"}},
-		{Name: "two of AMP-Email-Allow-Sender", Backend: mailBackend{allows: exactly, clients: gmail, header: func(h http.Header) {
-			if sender := h.Get("AMP-Email-Allow-Sender"); sender != "" {
-				h.Add("AMP-Email-Allow-Sender", sender)
-			}
-		}}, Want: []string{"email-sender-refused"}},
-		{Name: "version 1 is not exposed", Backend: mailBackend{allows: exactly, clients: gmail, drop: "Access-Control-Expose-Headers"},
+		{Name: "two of AMP-Email-Allow-Sender", Backend: mailBackend{allows: exactly, clients: gmail,
+			header: func(h http.Header) {
+				if sender := h.Get("AMP-Email-Allow-Sender"); sender != "" {
+					h.Add("AMP-Email-Allow-Sender", sender)
+				}
+			}}, Want: []string{"email-sender-refused"}},
+		{Name: "version 1 is not exposed", Backend: mailBackend{allows: exactly, clients: gmail,
+			drop: "Access-Control-Expose-Headers"},
 			Want: []string{"email-v1-refused"}},
-		{Name: "version 1 without the sender", Backend: mailBackend{allows: exactly, clients: gmail, drop: "AMP-Access-Control-Allow-Source-Origin"},
+		{Name: "version 1 without the sender", Backend: mailBackend{allows: exactly, clients: gmail,
+			drop: "AMP-Access-Control-Allow-Source-Origin"},
 			Want: []string{"email-v1-refused"}},
 		{Name: "every sender", Backend: mailBackend{allows: all, clients: gmail}, Want: []string{"email-any-sender"}},
-		{Name: "the end of the sender", Backend: mailBackend{allows: func(sender string) bool { return strings.HasSuffix(sender, "example.com") }, clients: gmail},
+		{Name: "the end of the sender", Backend: mailBackend{
+			allows: func(sender string) bool { return strings.HasSuffix(sender, "example.com") }, clients: gmail},
 			Want: []string{"email-any-sender"}},
-		{Name: "the beginning of the sender", Backend: mailBackend{allows: func(sender string) bool { return strings.HasPrefix(sender, Sender) }, clients: gmail},
+		{Name: "the beginning of the sender", Backend: mailBackend{
+			allows: func(sender string) bool { return strings.HasPrefix(sender, Sender) }, clients: gmail},
 			Want: []string{"email-any-sender"}},
-		{Name: "the sender's name", Backend: mailBackend{allows: func(sender string) bool { return strings.HasPrefix(sender, "news@") }, clients: gmail},
+		{Name: "the sender's name", Backend: mailBackend{
+			allows: func(sender string) bool { return strings.HasPrefix(sender, "news@") }, clients: gmail},
 			Want: []string{"email-any-sender"}},
-		{Name: "the sender *", Backend: mailBackend{allows: func(sender string) bool { return slices.Contains([]string{Sender, "*"}, sender) }, clients: gmail},
+		{Name: "the sender *", Backend: mailBackend{allows: func(sender string) bool {
+			return slices.Contains([]string{Sender, "*"}, sender)
+		}, clients: gmail},
 			Want: []string{"email-any-sender"}},
-		{Name: "an answer to every request", Backend: mailBackend{allows: exactly, clients: gmail, header: func(h http.Header) {
-			if h.Get("Access-Control-Allow-Origin") == "" && h.Get("AMP-Email-Allow-Sender") == "" {
-				h.Set("AMP-Email-Allow-Sender", "*")
-			}
-		}}, Want: []string{"email-any-sender"}},
-		{Name: "version 1 for every website", Backend: mailBackend{allows: exactly, clients: all}, Want: []string{"email-origin-allowed"}},
+		{Name: "an answer to every request", Backend: mailBackend{allows: exactly, clients: gmail,
+			header: func(h http.Header) {
+				if h.Get("Access-Control-Allow-Origin") == "" && h.Get("AMP-Email-Allow-Sender") == "" {
+					h.Set("AMP-Email-Allow-Sender", "*")
+				}
+			}}, Want: []string{"email-any-sender"}},
+		{Name: "version 1 for every website", Backend: mailBackend{allows: exactly, clients: all},
+			Want: []string{"email-origin-allowed"}},
 	}
 }
 

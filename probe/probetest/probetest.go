@@ -138,9 +138,11 @@ func isHash(origin string) bool {
 }
 
 var (
-	jsonPost = probe.Endpoint{Method: "POST", ContentType: "application/json", Body: "{}", Credentials: true, Answer: probe.AnswerAny}
-	formPost = probe.Endpoint{Method: "POST", ContentType: "application/x-www-form-urlencoded", Body: "a=b", Credentials: true, Answer: probe.AnswerForm}
-	formGet  = probe.Endpoint{Method: "GET", Credentials: true, Answer: probe.AnswerForm}
+	jsonPost = probe.Endpoint{Method: "POST", ContentType: "application/json", Body: "{}", Credentials: true,
+		Answer: probe.AnswerAny}
+	formPost = probe.Endpoint{Method: "POST", ContentType: "application/x-www-form-urlencoded", Body: "a=b",
+		Credentials: true, Answer: probe.AnswerForm}
+	formGet = probe.Endpoint{Method: "GET", Credentials: true, Answer: probe.AnswerForm}
 )
 
 // A Case is a backend with a mistake, or without one.
@@ -176,13 +178,16 @@ var cases = []Case{
 		Endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerJSON}},
 
 	{Name: "public, without credentials, a form", Backend: as(backend{allows: everybody, header: fixed("*")}),
-		Endpoint: probe.Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Answer: probe.AnswerJSON}, Unsafe: true},
-	{Name: "no Vary where no cache may keep the answer", Backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Cache-Control", "no-store")
-		return false
-	}})},
+		Endpoint: probe.Endpoint{Method: "POST", ContentType: "text/plain", Body: "a", Answer: probe.AnswerJSON},
+		Unsafe:   true},
+	{Name: "no Vary where no cache may keep the answer",
+		Backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Cache-Control", "no-store")
+			return false
+		}})},
 	{Name: "JSON after a byte order mark", Backend: as(backend{body: "\ufeff{}"})},
-	{Name: "a form with errors for the reader", Backend: as(backend{status: http.StatusBadRequest, body: `{"verifyErrors": []}`}), Endpoint: formGet},
+	{Name: "a form with errors for the reader", Backend: as(
+		backend{status: http.StatusBadRequest, body: `{"verifyErrors": []}`}), Endpoint: formGet},
 	{Name: "a forged POST is redirected", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		isDenied := r.Method == http.MethodPost && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
 		if isDenied {
@@ -202,32 +207,43 @@ var cases = []Case{
 			return r.Method == http.MethodPost
 		}}), Endpoint: jsonPost, Unsafe: true},
 
-	{Name: "no CORS", Backend: as(backend{allows: everybody, header: func(http.Header, string) {}}), Want: []string{"acao-missing"}},
-	{Name: "another site's origin", Backend: as(backend{allows: everybody, header: fixed("https://www.example.net")}), Want: []string{"acao-mismatch"}},
-	{Name: "the bare cache", Backend: as(backend{allows: everybody, header: fixed("https://cdn.ampproject.org")}), Want: []string{"acao-bare-cache"}},
-	{Name: "a pattern", Backend: as(backend{allows: everybody, header: fixed("https://*.ampproject.org")}), Want: []string{"acao-pattern"}},
-	{Name: "a list", Backend: as(backend{allows: everybody, header: fixed("https://www-example-com.cdn.ampproject.org, https://www.example.com")}),
+	{Name: "no CORS", Backend: as(backend{allows: everybody, header: func(http.Header, string) {}}),
+		Want: []string{"acao-missing"}},
+	{Name: "another site's origin", Backend: as(backend{allows: everybody, header: fixed("https://www.example.net")}),
+		Want: []string{"acao-mismatch"}},
+	{Name: "the bare cache", Backend: as(backend{allows: everybody, header: fixed("https://cdn.ampproject.org")}),
+		Want: []string{"acao-bare-cache"}},
+	{Name: "a pattern", Backend: as(backend{allows: everybody, header: fixed("https://*.ampproject.org")}),
+		Want: []string{"acao-pattern"}},
+	{Name: "a list", Backend: as(backend{allows: everybody,
+		header: fixed("https://www-example-com.cdn.ampproject.org, https://www.example.com")}),
 		Want: []string{"acao-pattern"}},
 	{Name: "two lines", Backend: as(backend{header: func(h http.Header, origin string) {
 		h["Access-Control-Allow-Origin"] = []string{origin, origin}
 		h.Set("Access-Control-Allow-Credentials", "true")
 	}}), Want: []string{"acao-duplicate"}},
-	{Name: "the site's own origin", Backend: as(backend{allows: everybody, header: fixed(ownOrigin)}), Want: []string{"acao-source-origin"}},
-	{Name: "no credentials", Backend: as(backend{header: func(h http.Header, origin string) { h.Set("Access-Control-Allow-Origin", origin) }}),
+	{Name: "the site's own origin", Backend: as(backend{allows: everybody, header: fixed(ownOrigin)}),
+		Want: []string{"acao-source-origin"}},
+	{Name: "no credentials", Backend: as(backend{header: func(h http.Header, origin string) {
+		h.Set("Access-Control-Allow-Origin", origin)
+	}}),
 		Want: []string{"acac-missing"}},
 	{Name: "credentials in another case", Backend: as(backend{header: func(h http.Header, origin string) {
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Credentials", "True")
 	}}), Want: []string{"acac-invalid"}},
-	{Name: "* with credentials", Backend: as(backend{allows: everybody, header: fixed("*")}), Want: []string{"wildcard-with-credentials"}},
+	{Name: "* with credentials", Backend: as(backend{allows: everybody, header: fixed("*")}),
+		Want: []string{"wildcard-with-credentials"}},
 	{Name: "no Vary", Backend: as(backend{noVary: true}), Want: []string{"vary-missing"}},
 	{Name: "Vary only with Origin", Backend: as(backend{changes: answers(http.StatusOK, "{}",
 		func(r *http.Request) bool { return r.Header.Get("Origin") == "" })}), Want: []string{"vary-missing"}},
-	{Name: "Vary only if the origin is allowed", Backend: as(backend{noVary: true, runs: true, header: func(h http.Header, origin string) {
-		fixed(origin)(h, origin)
-		h.Set("Vary", "Origin")
-	}}), Want: []string{"vary-missing"}},
-	{Name: "a cache that ignores Vary", Remembers: true, Backend: func() http.Handler { return new(sharedCache) }, Want: []string{"cached-wrong-origin"}},
+	{Name: "Vary only if the origin is allowed", Backend: as(backend{noVary: true, runs: true,
+		header: func(h http.Header, origin string) {
+			fixed(origin)(h, origin)
+			h.Set("Vary", "Origin")
+		}}), Want: []string{"vary-missing"}},
+	{Name: "a cache that ignores Vary", Remembers: true, Backend: func() http.Handler { return new(sharedCache) },
+		Want: []string{"cached-wrong-origin"}},
 	{Name: "a redirect that is not exposed", Backend: as(backend{header: func(h http.Header, origin string) {
 		fixed(origin)(h, origin)
 		h.Set("AMP-Redirect-To", "https://www.example.com/thanks")
@@ -238,14 +254,16 @@ var cases = []Case{
 		h.Set("Access-Control-Expose-Headers", "amp-redirect-to")
 	}}), Endpoint: formGet},
 	{Name: "no preflight", Backend: as(backend{changes: answers(http.StatusMethodNotAllowed, "",
-		func(r *http.Request) bool { return r.Method == http.MethodOptions })}), Endpoint: jsonPost, Want: []string{"preflight-failed"}},
+		func(r *http.Request) bool { return r.Method == http.MethodOptions })}), Endpoint: jsonPost,
+		Want: []string{"preflight-failed"}},
 	{Name: "a redirected preflight", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodOptions {
 			http.Redirect(w, r, "/login", http.StatusFound)
 		}
 		return r.Method == http.MethodOptions
 	}}), Endpoint: jsonPost, Want: []string{"preflight-redirected"}},
-	{Name: "a preflight without Content-Type", Backend: as(backend{grants: "authorization"}), Endpoint: jsonPost, Want: []string{"preflight-incomplete"}},
+	{Name: "a preflight without Content-Type", Backend: as(backend{grants: "authorization"}), Endpoint: jsonPost,
+		Want: []string{"preflight-incomplete"}},
 	{Name: "an error without CORS", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, "down", http.StatusInternalServerError)
 		return true
@@ -259,31 +277,53 @@ var cases = []Case{
 		return true
 	}}), Want: []string{"redirect-without-cors"}},
 	{Name: "a script as text", Backend: as(backend{body: "alert(1)"}),
-		Endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerScript, NoSourceOrigin: true}, Want: []string{"not-script"}},
+		Endpoint: probe.Endpoint{Method: "GET", Answer: probe.AnswerScript, NoSourceOrigin: true},
+		Want:     []string{"not-script"}},
 	{Name: "HTML", Backend: as(backend{body: "<!doctype html>"}), Want: []string{"not-json"}},
-	{Name: "no hash prefix", Backend: as(backend{allows: without(Publisher, isHash)}), Want: []string{"hash-origin-refused"}},
+	{Name: "no hash prefix", Backend: as(backend{allows: without(Publisher, isHash)}),
+		Want: []string{"hash-origin-refused"}},
 	{Name: "no punycode", Backend: as(backend{allows: without("xn--bcher-kva.example",
 		func(origin string) bool { return strings.HasPrefix(origin, "https://xn--bcher-example") })}),
 		Publisher: "bücher.example", Want: []string{"punycode-origin-refused"}},
-	{Name: "not the own origin", Backend: as(backend{allows: without(Publisher, func(origin string) bool { return origin == ownOrigin })}),
+	{Name: "not the own origin", Backend: as(backend{
+		allows: without(Publisher, func(origin string) bool { return origin == ownOrigin })}),
 		Want: []string{"own-origin-refused"}},
-	{Name: "only Google's cache", Backend: as(backend{allows: without(Publisher, func(origin string) bool { return strings.HasSuffix(origin, "bing-amp.com") })}),
+	{Name: "only Google's cache", Backend: as(backend{
+		allows: without(Publisher, func(origin string) bool { return strings.HasSuffix(origin, "bing-amp.com") })}),
 		Want: []string{"cache-refused"}},
-	{Name: "only the own origin, which is repeated", Backend: as(backend{allows: func(_ *http.Request, origin string) bool { return origin == ownOrigin }}),
-		Want: []string{"cache-refused"}},
+	{Name: "only the own origin, which is repeated",
+		Backend: as(backend{allows: func(_ *http.Request, origin string) bool { return origin == ownOrigin }}),
+		Want:    []string{"cache-refused"}},
 
 	{Name: "any origin", Backend: as(backend{allows: everybody}), Want: []string{"any-origin-allowed"}},
-	{Name: "any publisher", Backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org") })}), Want: []string{"any-publisher-allowed"}},
-	{Name: "a suffix without its dot", Backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, "cdn.ampproject.org") })}), Want: []string{"any-publisher-allowed", "cache-lookalike-allowed"}},
-	{Name: "a prefix", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, ownOrigin) })}),
+	{Name: "any publisher", Backend: as(backend{allows: and(func(origin string) bool {
+		return isHTTPS(origin) &&
+			strings.HasSuffix(origin, ".cdn.ampproject.org")
+	})}), Want: []string{"any-publisher-allowed"}},
+	{Name: "a suffix without its dot", Backend: as(
+		backend{allows: and(func(origin string) bool {
+			return isHTTPS(origin) &&
+				strings.HasSuffix(origin, "cdn.ampproject.org")
+		})}), Want: []string{"any-publisher-allowed", "cache-lookalike-allowed"}},
+	{Name: "a prefix", Backend: as(backend{allows: and(func(origin string) bool {
+		return strings.HasPrefix(origin,
+			ownOrigin)
+	})}),
 		Want: []string{"lookalike-allowed", "port-allowed"}},
-	{Name: "the end of the host", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, Publisher) })}),
+	{Name: "the end of the host", Backend: as(backend{
+		allows: and(func(origin string) bool { return strings.HasSuffix(origin, Publisher) })}),
 		Want: []string{"http-allowed"}}, // every such host is the publisher's
-	{Name: "the end of the host, without its dot", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, "example.com") })}),
+	{Name: "the end of the host, without its dot", Backend: as(
+		backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, "example.com") })}),
 		Want: []string{"http-allowed", "lookalike-allowed"}},
-	{Name: "null", Backend: as(backend{allows: and(func(origin string) bool { return origin == "null" })}), Want: []string{"null-allowed"}},
-	{Name: "http", Backend: as(backend{allows: and(func(origin string) bool { return origin == "http://"+Publisher })}), Want: []string{"http-allowed"}},
-	{Name: "a former cache", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, ".amp.cloudflare.com") })}),
+	{Name: "null", Backend: as(backend{allows: and(func(origin string) bool { return origin == "null" })}),
+		Want: []string{"null-allowed"}},
+	{Name: "http", Backend: as(backend{allows: and(func(origin string) bool { return origin == "http://"+Publisher })}),
+		Want: []string{"http-allowed"}},
+	{Name: "a former cache", Backend: as(backend{allows: and(func(origin string) bool {
+		return strings.HasSuffix(origin,
+			".amp.cloudflare.com")
+	})}),
 		Want: []string{"dead-cache-allowed"}},
 	{Name: "the claim", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
 		return r.URL.Query().Get("__amp_source_origin") == ownOrigin
@@ -293,27 +333,33 @@ var cases = []Case{
 	})}), Want: []string{"source-origin-trusted"}},
 	{Name: "one of two claims", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
 		claims := r.URL.Query()["__amp_source_origin"]
-		return len(claims) > 0 && claims[len(claims)-1] == ownOrigin && (slices.Contains(originsOf(Publisher), origin) || claims[0] == origin)
+		return len(claims) > 0 && claims[len(claims)-1] == ownOrigin &&
+			(slices.Contains(originsOf(Publisher), origin) || claims[0] == origin)
 	}}), Want: []string{"source-origin-trusted"}},
-	{Name: "an unescaped dot", Backend: as(backend{allows: and(func(origin string) bool { return regexp.MustCompile(`^https://www.example\.com$`).MatchString(origin) })}), Want: []string{"lookalike-allowed"}},
+	{Name: "an unescaped dot", Backend: as(backend{
+		allows: and(regexp.MustCompile(`^https://www.example\.com$`).MatchString)}), Want: []string{"lookalike-allowed"}},
 	{Name: "a suffix on the other cache", Backend: as(backend{allows: and(func(origin string) bool {
 		return isHTTPS(origin) && strings.HasPrefix(origin, "https://www-example-com.www.bing-amp.com")
 	})}), Want: []string{"lookalike-allowed", "port-allowed"}},
-	{Name: "http on a cache", Backend: as(backend{allows: and(func(origin string) bool { return origin == "http://www-example-com.www.bing-amp.com" })}),
+	{Name: "http on a cache", Backend: as(backend{allows: and(func(origin string) bool {
+		return origin == "http://www-example-com.www.bing-amp.com"
+	})}),
 		Want: []string{"http-allowed"}},
 	{Name: "AMP-Same-Origin", Backend: as(backend{allows: or(func(r *http.Request) bool {
 		return r.Header.Get("AMP-Same-Origin") == "true" || r.Method == http.MethodOptions
 	}), grants: "amp-same-origin"}), Want: []string{"same-origin-granted", "same-origin-header-trusted"}},
 	{Name: "AMP-Same-Origin for caches", Backend: as(backend{grants: "content-type, amp-same-origin"})},
-	{Name: "a forged POST", Backend: as(backend{runs: true}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a forged POST", Backend: as(backend{runs: true}), Endpoint: formPost, Unsafe: true,
+		Want: []string{"unsafe-reaches-handler"}},
 
 	{Name: "two lines of credentials", Backend: as(backend{header: func(h http.Header, origin string) {
 		h.Set("Access-Control-Allow-Origin", origin)
 		h["Access-Control-Allow-Credentials"] = []string{"true", "true"}
 	}}), Want: []string{"acac-duplicate"}},
-	{Name: "any origin, no credentials, no Vary", Backend: as(backend{allows: everybody, noVary: true, header: func(h http.Header, origin string) {
-		h.Set("Access-Control-Allow-Origin", origin)
-	}}), Want: []string{"acac-missing", "any-origin-allowed", "vary-missing"}},
+	{Name: "any origin, no credentials, no Vary", Backend: as(backend{allows: everybody, noVary: true,
+		header: func(h http.Header, origin string) {
+			h.Set("Access-Control-Allow-Origin", origin)
+		}}), Want: []string{"acac-missing", "any-origin-allowed", "vary-missing"}},
 	{Name: "a redirect to itself", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		fixed(r.Header.Get("Origin"))(w.Header(), "")
 		http.Redirect(w, r, r.URL.String(), http.StatusFound)
@@ -327,16 +373,20 @@ var cases = []Case{
 		}
 		return n < 6 && w.Header().Get("Location") != ""
 	}})},
-	{Name: "every third answer without CORS", Remembers: true, Backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} },
-		Want: []string{"answers-differ"}},
+	{Name: "every third answer without CORS", Remembers: true,
+		Backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} },
+		Want:    []string{"answers-differ"}},
 	{Name: "every third answer without CORS, a form", Remembers: true,
-		Backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, Endpoint: formPost, Unsafe: true, Want: []string{"answers-differ"}},
+		Backend: func() http.Handler { return &sometimes{every: 3, otherwise: noCORS} }, Endpoint: formPost, Unsafe: true,
+		Want: []string{"answers-differ"}},
 	{Name: "the claim of everybody is allowed if there is none",
-		Backend: as(backend{allows: or(func(r *http.Request) bool { return !r.URL.Query().Has("__amp_source_origin") })}), Want: []string{"no-claim-allowed"}},
-	{Name: "the claim is repeated", Backend: as(backend{allows: everybody, header: func(http.Header, string) {}, changes: func(w http.ResponseWriter, r *http.Request) bool {
-		fixed(r.URL.Query().Get("__amp_source_origin"))(w.Header(), "")
-		return false
-	}}), Want: []string{"acao-source-origin", "source-origin-trusted"}},
+		Backend: as(backend{allows: or(func(r *http.Request) bool { return !r.URL.Query().Has("__amp_source_origin") })}),
+		Want:    []string{"no-claim-allowed"}},
+	{Name: "the claim is repeated", Backend: as(backend{allows: everybody, header: func(http.Header, string) {},
+		changes: func(w http.ResponseWriter, r *http.Request) bool {
+			fixed(r.URL.Query().Get("__amp_source_origin"))(w.Header(), "")
+			return false
+		}}), Want: []string{"acao-source-origin", "source-origin-trusted"}},
 	{Name: "a prefix that ends with the publisher's", Backend: as(backend{allows: and(func(origin string) bool {
 		return isHTTPS(origin) && strings.HasSuffix(origin, "example-com.cdn.ampproject.org")
 	})}), Want: []string{"prefix-lookalike-allowed"}},
@@ -350,9 +400,11 @@ var cases = []Case{
 		prefix, isCache := strings.CutSuffix(strings.TrimPrefix(origin, "https://"), ".cdn.ampproject.org")
 		return isCache && isHTTPS(origin) && strings.ReplaceAll(strings.ReplaceAll(prefix, "--", "-"), "-", ".") == Publisher
 	})}), Want: []string{"naive-prefix-allowed"}},
-	{Name: "any prefix of 52 characters", Backend: as(backend{allows: and(isHash)}), Want: []string{"any-publisher-allowed", "lookalike-allowed"}},
+	{Name: "any prefix of 52 characters", Backend: as(backend{allows: and(isHash)}),
+		Want: []string{"any-publisher-allowed", "lookalike-allowed"}},
 	{Name: "a prefix that another publisher has", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
-		return slices.Contains(originsOf("www.lāstekas.lv"), origin) || origin == "https://xn--www-lstekas-lv-pub.cdn.ampproject.org" ||
+		return slices.Contains(originsOf("www.lāstekas.lv"), origin) ||
+			origin == "https://xn--www-lstekas-lv-pub.cdn.ampproject.org" ||
 			origin == "https://xn--www-lstekas-lv-pub.www.bing-amp.com"
 	}}),
 		Publisher: "www.lāstekas.lv", Want: []string{"twin-allowed"}},
@@ -362,51 +414,66 @@ var cases = []Case{
 	{Name: "every host of the publisher", Backend: as(backend{allows: and(func(origin string) bool {
 		return isHTTPS(origin) && strings.HasSuffix(origin, ".example.com")
 	})})},
-	{Name: "localhost", Backend: as(backend{allows: and(regexp.MustCompile(`^https?://localhost(:\d+)?$`).MatchString)}), Want: []string{"localhost-allowed"}},
-	{Name: "the end google.com", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasSuffix(origin, "google.com") })}),
+	{Name: "localhost", Backend: as(backend{allows: and(regexp.MustCompile(`^https?://localhost(:\d+)?$`).MatchString)}),
+		Want: []string{"localhost-allowed"}},
+	{Name: "the end google.com", Backend: as(backend{
+		allows: and(func(origin string) bool { return strings.HasSuffix(origin, "google.com") })}),
 		Want: []string{"lookalike-allowed"}},
-	{Name: "the Referer", Backend: as(backend{allows: or(func(r *http.Request) bool { return strings.Contains(r.Referer(), ownOrigin) })}),
+	{Name: "the Referer", Backend: as(backend{allows: or(func(r *http.Request) bool {
+		return strings.Contains(r.Referer(),
+			ownOrigin)
+	})}),
 		Want: []string{"referer-trusted"}},
-	{Name: "the bare domain of a former cache", Backend: as(backend{allows: and(func(origin string) bool { return origin == "https://amp.cloudflare.com" })}),
+	{Name: "the bare domain of a former cache", Backend: as(
+		backend{allows: and(func(origin string) bool { return origin == "https://amp.cloudflare.com" })}),
 		Want: []string{"dead-cache-allowed"}},
-	{Name: "the dotted form of a former cache", Backend: as(backend{allows: and(func(origin string) bool { return origin == "https://www.example.com.amp.cloudflare.com" })}), Want: []string{"dead-cache-allowed"}},
+	{Name: "the dotted form of a former cache", Backend: as(
+		backend{allows: and(func(origin string) bool { return origin == "https://www.example.com.amp.cloudflare.com" })}),
+		Want: []string{"dead-cache-allowed"}},
 	{Name: "AMP-Same-Origin above Origin", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("AMP-Same-Origin") == "true" {
 			r.Header.Del("Origin")
 		}
 		return false
 	}}), Want: []string{"same-origin-header-preferred"}},
-	{Name: "open to all by design", Backend: as(backend{allows: everybody, body: `{"posts": [1, 2]}`}), Cookie: "session=1", Want: []string{"open-to-all"}},
-	{Name: "open to all, with the reader's name", Backend: as(backend{allows: everybody, changes: func(w http.ResponseWriter, r *http.Request) bool {
-		fixed(r.Header.Get("Origin"))(w.Header(), "")
-		w.Header().Set("Vary", "Origin")
-		io.WriteString(w, `{"cookie": "`+r.Header.Get("Cookie")+`"}`)
-		return true
-	}}), Cookie: "session=1", Want: []string{"any-origin-allowed"}},
+	{Name: "open to all by design", Backend: as(backend{allows: everybody, body: `{"posts": [1, 2]}`}),
+		Cookie: "session=1", Want: []string{"open-to-all"}},
+	{Name: "open to all, with the reader's name", Backend: as(backend{allows: everybody,
+		changes: func(w http.ResponseWriter, r *http.Request) bool {
+			fixed(r.Header.Get("Origin"))(w.Header(), "")
+			w.Header().Set("Vary", "Origin")
+			io.WriteString(w, `{"cookie": "`+r.Header.Get("Cookie")+`"}`)
+			return true
+		}}), Cookie: "session=1", Want: []string{"any-origin-allowed"}},
 	{Name: "a claim or an origin, and look-alikes", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
-		return slices.Contains(originsOf(Publisher), origin) || r.URL.Query().Get("__amp_source_origin") == ownOrigin || strings.HasPrefix(origin, ownOrigin)
+		return slices.Contains(originsOf(Publisher), origin) || r.URL.Query().Get("__amp_source_origin") == ownOrigin ||
+			strings.HasPrefix(origin, ownOrigin)
 	}}), Want: []string{"lookalike-allowed", "port-allowed", "source-origin-trusted"}},
 
-	{Name: "a forged POST without a claim", Backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
-		if !r.URL.Query().Has("__amp_source_origin") {
-			io.WriteString(w, `{"ok": true}`)
-			return true
-		}
-		return false
-	}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a forged POST from a cache", Backend: as(backend{body: `{"ok": true}`, changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool {
-		return strings.HasSuffix(r.Header.Get("Origin"), ".cdn.ampproject.org") && r.URL.Query().Get("__amp_source_origin") == ownOrigin &&
-			!slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
-	})}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a forged POST, accepted with a redirect", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodPost {
-			if origin := r.Header.Get("Origin"); slices.Contains(originsOf(Publisher), origin) {
-				fixed(origin)(w.Header(), "")
+	{Name: "a forged POST without a claim", Backend: as(backend{body: `{"ok": true}`,
+		changes: func(w http.ResponseWriter, r *http.Request) bool {
+			if !r.URL.Query().Has("__amp_source_origin") {
+				io.WriteString(w, `{"ok": true}`)
+				return true
 			}
-			http.Redirect(w, r, "/thanks", http.StatusSeeOther)
-		}
-		return r.Method == http.MethodPost
-	}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+			return false
+		}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a forged POST from a cache", Backend: as(backend{body: `{"ok": true}`,
+		changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool {
+			return strings.HasSuffix(r.Header.Get("Origin"), ".cdn.ampproject.org") &&
+				r.URL.Query().Get("__amp_source_origin") == ownOrigin &&
+				!slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		})}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a forged POST, accepted with a redirect",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPost {
+				if origin := r.Header.Get("Origin"); slices.Contains(originsOf(Publisher), origin) {
+					fixed(origin)(w.Header(), "")
+				}
+				http.Redirect(w, r, "/thanks", http.StatusSeeOther)
+			}
+			return r.Method == http.MethodPost
+		}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
 	{Name: "a forged POST of JSON, where every preflight is granted",
 		Backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
 			switch {
@@ -422,45 +489,55 @@ var cases = []Case{
 			}
 			return true
 		}}), Endpoint: jsonPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a handler that runs although the answer is 403", Backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
-		if slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
-			return false
-		}
-		w.WriteHeader(http.StatusForbidden)
-		io.WriteString(w, `Forbidden{"ok": true}`)
-		return true
-	}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a POST with two lines", Backend: as(backend{grants: "content-type", header: func(h http.Header, origin string) {
-		h["Access-Control-Allow-Origin"] = []string{origin, origin}
-		h.Set("Access-Control-Allow-Credentials", "true")
-	}}), Endpoint: jsonPost, Unsafe: true, Want: []string{"acao-duplicate"}},
-	{Name: "a POST with the bare cache", Backend: as(backend{grants: "content-type", allows: everybody, header: fixed("https://cdn.ampproject.org")}),
+	{Name: "a handler that runs although the answer is 403",
+		Backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
+			if slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+				return false
+			}
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, `Forbidden{"ok": true}`)
+			return true
+		}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a POST with two lines", Backend: as(backend{grants: "content-type",
+		header: func(h http.Header, origin string) {
+			h["Access-Control-Allow-Origin"] = []string{origin, origin}
+			h.Set("Access-Control-Allow-Credentials", "true")
+		}}), Endpoint: jsonPost, Unsafe: true, Want: []string{"acao-duplicate"}},
+	{Name: "a POST with the bare cache", Backend: as(
+		backend{grants: "content-type", allows: everybody, header: fixed("https://cdn.ampproject.org")}),
 		Endpoint: jsonPost, Unsafe: true, Want: []string{"acao-bare-cache", "unsafe-reaches-handler"}},
-	{Name: "a POST with a pattern", Backend: as(backend{grants: "content-type", header: fixed("https://*.ampproject.org")}),
+	{Name: "a POST with a pattern", Backend: as(backend{grants: "content-type",
+		header: fixed("https://*.ampproject.org")}),
 		Endpoint: jsonPost, Unsafe: true, Want: []string{"acao-pattern"}},
-	{Name: "a POST with *", Backend: as(backend{grants: "content-type", header: fixed("*")}), Endpoint: jsonPost, Unsafe: true,
-		Want: []string{"wildcard-with-credentials"}},
+	{Name: "a POST with *", Backend: as(backend{grants: "content-type", header: fixed("*")}), Endpoint: jsonPost,
+		Unsafe: true,
+		Want:   []string{"wildcard-with-credentials"}},
 	{Name: "a POST without credentials", Backend: as(backend{grants: "content-type",
 		header: func(h http.Header, origin string) {
 			h.Set("Access-Control-Allow-Origin",
 				origin)
 		}}), Endpoint: jsonPost, Unsafe: true, Want: []string{"acac-missing"}},
-	{Name: "a limit of requests, without a mistake", Remembers: true, Backend: func() http.Handler { return &limited{left: 20, status: 503} },
+	{Name: "a limit of requests, without a mistake", Remembers: true,
+		Backend:   func() http.Handler { return &limited{left: 20, status: 503} },
 		NotTested: "limits requests"},
 	{Name: "a limit of requests, and null is allowed", Remembers: true, Backend: func() http.Handler {
-		return &limited{left: 20, status: 429, backend: backend{allows: and(func(origin string) bool { return origin == "null" })}}
+		return &limited{left: 20, status: 429, backend: backend{
+			allows: and(func(origin string) bool { return origin == "null" })}}
 	}, NotTested: "limits requests"},
 	{Name: "a firewall after some requests", Remembers: true, Backend: func() http.Handler {
-		return &limited{left: 30, status: 403, backend: backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, "http:") })}}
+		return &limited{left: 30, status: 403, backend: backend{
+			allows: and(func(origin string) bool { return strings.HasPrefix(origin, "http:") })}}
 	}, NotTested: "is answered with status 403 now"},
 	{Name: "a firewall for this program", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		w.WriteHeader(http.StatusForbidden)
 		return true
 	}}), NotTested: "a login or a firewall"},
-	{Name: "any origin, and unknown parameters are an error", Backend: as(backend{allows: everybody, changes: noParameters}),
-		Want: []string{"any-origin-allowed"}},
+	{Name: "any origin, and unknown parameters are an error",
+		Backend: as(backend{allows: everybody, changes: noParameters}),
+		Want:    []string{"any-origin-allowed"}},
 	{Name: "null, and unknown parameters are an error, behind a cache", Backend: func() http.Handler {
-		return &sharedCache{varies: true, backend: backend{allows: and(func(origin string) bool { return origin == "null" }), changes: noParameters}}
+		return &sharedCache{varies: true, backend: backend{allows: and(func(origin string) bool { return origin == "null" }),
+			changes: noParameters}}
 	}, Want: []string{"null-allowed"}},
 	{Name: "a forged POST that is perhaps denied", Backend: as(backend{runs: true, body: `{"ok": true}`,
 		changes: answers(http.StatusOK, `{"ok": false}`,
@@ -468,62 +545,88 @@ var cases = []Case{
 				return !slices.Contains(originsOf(Publisher),
 					r.Header.Get("Origin"))
 			})}), Endpoint: formPost, Unsafe: true, NotTested: "only the backend knows"},
-	{Name: "null, and the backend takes one request at a time", Backend: func() http.Handler { return new(narrow) }, Remembers: true,
-		Want: []string{"null-allowed"}},
+	{Name: "null, and the backend takes one request at a time", Backend: func() http.Handler { return new(narrow) },
+		Remembers: true,
+		Want:      []string{"null-allowed"}},
 	{Name: "null, and the backend takes one request of other pages at a time",
 		Backend: func() http.Handler { return &narrow{forOthers: true} }, Remembers: true, Want: []string{"null-allowed"}},
-	{Name: "null, and other pages are banned after some requests", Backend: func() http.Handler { return &banning{left: 10} }, Remembers: true,
+	{Name: "null, and other pages are banned after some requests",
+		Backend: func() http.Handler { return &banning{left: 10} }, Remembers: true,
 		NotTested: "perhaps the backend takes this program for an attacker"},
-	{Name: "any origin, but no preflight", Backend: as(backend{allows: everybody, changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
-		return r.Method == http.MethodOptions && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
-	}), grants: "content-type"}), Endpoint: jsonPost, Unsafe: true, Want: []string{"any-origin-allowed", "unsafe-reaches-handler"}},
-	{Name: "every preflight for PUT is granted", Backend: as(backend{runs: true, changes: func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodOptions {
-			fixed(r.Header.Get("Origin"))(w.Header(), "")
-			w.Header().Set("Access-Control-Allow-Methods", "PUT")
-		}
-		return r.Method == http.MethodOptions
-	}}), Endpoint: probe.Endpoint{Method: "PUT", Credentials: true, Answer: probe.AnswerAny}, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "any origin, but no preflight", Backend: as(backend{allows: everybody,
+		changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
+			return r.Method == http.MethodOptions && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		}), grants: "content-type"}), Endpoint: jsonPost, Unsafe: true,
+		Want: []string{"any-origin-allowed", "unsafe-reaches-handler"}},
+	{Name: "every preflight for PUT is granted", Backend: as(backend{runs: true,
+		changes: func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodOptions {
+				fixed(r.Header.Get("Origin"))(w.Header(), "")
+				w.Header().Set("Access-Control-Allow-Methods", "PUT")
+			}
+			return r.Method == http.MethodOptions
+		}}), Endpoint: probe.Endpoint{Method: "PUT", Credentials: true, Answer: probe.AnswerAny}, Unsafe: true,
+		Want: []string{"unsafe-reaches-handler"}},
 	{Name: "a forged POST from null", Backend: as(backend{body: `{"ok": true}`,
-		changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool { return r.Header.Get("Origin") == "null" })}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a forged POST from a look-alike", Backend: as(backend{body: `{"ok": true}`, changes: func(w http.ResponseWriter, r *http.Request) bool {
-		origin := r.Header.Get("Origin")
-		isLike := strings.HasPrefix(origin, ownOrigin) && origin != ownOrigin
-		if isLike {
-			io.WriteString(w, `{"ok": true}`)
-		}
-		return isLike
-	}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a claim that is the origin, by its end", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
-		return slices.Contains(originsOf(Publisher), origin) || origin == r.URL.Query().Get("__amp_source_origin") && strings.HasSuffix(origin, "example.com")
-	}}), Want: []string{"http-allowed", "lookalike-allowed"}},
-	{Name: "another top-level domain", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www\.example\.[a-z]{2,3}$`).MatchString)}),
+		changes: answers(http.StatusOK, `{"ok": true}`,
+			func(r *http.Request) bool { return r.Header.Get("Origin") == "null" })}), Endpoint: formPost, Unsafe: true,
+		Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a forged POST from a look-alike", Backend: as(backend{body: `{"ok": true}`,
+		changes: func(w http.ResponseWriter, r *http.Request) bool {
+			origin := r.Header.Get("Origin")
+			isLike := strings.HasPrefix(origin, ownOrigin) && origin != ownOrigin
+			if isLike {
+				io.WriteString(w, `{"ok": true}`)
+			}
+			return isLike
+		}}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a claim that is the origin, by its end",
+		Backend: as(backend{allows: func(r *http.Request, origin string) bool {
+			return slices.Contains(originsOf(Publisher), origin) ||
+				origin == r.URL.Query().Get("__amp_source_origin") && strings.HasSuffix(origin, "example.com")
+		}}), Want: []string{"http-allowed", "lookalike-allowed"}},
+	{Name: "another top-level domain", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://www\.example\.[a-z]{2,3}$`).MatchString)}),
 		Want: []string{"lookalike-allowed"}},
-	{Name: "a hyphen that is not doubled", Publisher: "my-site.com", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
-		return slices.Contains(originsOf("my-site.com"), origin) || origin == "https://my-site-com.cdn.ampproject.org"
-	}}), Want: []string{"naive-prefix-allowed"}},
-	{Name: "the apex, after any subdomain", Publisher: "example.com", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
-		return slices.Contains(originsOf("example.com"), origin) || strings.HasSuffix(origin, "-example-com.cdn.ampproject.org")
-	}}), Want: []string{"prefix-lookalike-allowed"}},
-	{Name: "a cache that ignores the query, in front of any publisher who claims to be ours", Backend: func() http.Handler {
-		return &sharedCache{varies: true, ignoresQuery: true, backend: backend{allows: func(r *http.Request, origin string) bool {
-			return slices.Contains(originsOf(Publisher), origin) || isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org") &&
-				r.URL.Query().Get("__amp_source_origin") == ownOrigin
-		}}}
-	}, Remembers: true, NotTested: "a cache in front of the backend answered"},
+	{Name: "a hyphen that is not doubled", Publisher: "my-site.com",
+		Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+			return slices.Contains(originsOf("my-site.com"), origin) || origin == "https://my-site-com.cdn.ampproject.org"
+		}}), Want: []string{"naive-prefix-allowed"}},
+	{Name: "the apex, after any subdomain", Publisher: "example.com",
+		Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+			return slices.Contains(originsOf("example.com"), origin) ||
+				strings.HasSuffix(origin, "-example-com.cdn.ampproject.org")
+		}}), Want: []string{"prefix-lookalike-allowed"}},
+	{Name: "a cache that ignores the query, in front of any publisher who claims to be ours",
+		Backend: func() http.Handler {
+			return &sharedCache{varies: true, ignoresQuery: true,
+				backend: backend{allows: func(r *http.Request, origin string) bool {
+					return slices.Contains(originsOf(Publisher), origin) ||
+						isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org") &&
+							r.URL.Query().Get("__amp_source_origin") == ownOrigin
+				}}}
+		}, Remembers: true, NotTested: "a cache in front of the backend answered"},
 
 	// Kinds of mistakes, and of right answers, that earlier versions judged wrongly.
-	{Name: "letters after the domain", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www\.example\.com[a-z]*$`).MatchString)}),
+	{Name: "letters after the domain", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://www\.example\.com[a-z]*$`).MatchString)}),
 		Want: []string{"lookalike-allowed"}},
-	{Name: "a country after the domain", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www\.example\.com(\.[a-z]{2})?$`).MatchString)}),
+	{Name: "a country after the domain", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://www\.example\.com(\.[a-z]{2})?$`).MatchString)}),
 		Want: []string{"lookalike-allowed"}},
-	{Name: "letters after the cache's domain", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www-example-com\.cdn\.ampproject\.org[a-z]*$`).MatchString)}), Want: []string{"lookalike-allowed"}},
-	{Name: "a dot that is not escaped, after www", Publisher: "www.example.co.uk", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
-		return slices.Contains(originsOf("www.example.co.uk"), origin) || regexp.MustCompile(`^https://www.example\.co\.uk$`).MatchString(origin)
-	}}), Want: []string{"lookalike-allowed"}},
+	{Name: "letters after the cache's domain", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://www-example-com\.cdn\.ampproject\.org[a-z]*$`).MatchString)}),
+		Want: []string{"lookalike-allowed"}},
+	{Name: "a dot that is not escaped, after www", Publisher: "www.example.co.uk",
+		Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+			return slices.Contains(originsOf("www.example.co.uk"), origin) ||
+				regexp.MustCompile(`^https://www.example\.co\.uk$`).MatchString(origin)
+		}}), Want: []string{"lookalike-allowed"}},
 	{Name: "the second dot of a cache is not escaped",
-		Backend: as(backend{allows: and(regexp.MustCompile(`^https://www-example-com\.www.bing-amp\.com$`).MatchString)}), Want: []string{"lookalike-allowed"}},
-	{Name: "any publisher of the same shape", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www-[a-z]+-com\.cdn\.ampproject\.org$`).MatchString)}),
+		Backend: as(backend{allows: and(regexp.MustCompile(`^https://www-example-com\.www.bing-amp\.com$`).MatchString)}),
+		Want:    []string{"lookalike-allowed"}},
+	{Name: "any publisher of the same shape", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://www-[a-z]+-com\.cdn\.ampproject\.org$`).MatchString)}),
 		Want: []string{"prefix-lookalike-allowed"}},
 	{Name: "a claim with user information", Backend: as(backend{allows: or(func(r *http.Request) bool {
 		return strings.HasPrefix(r.URL.Query().Get("__amp_source_origin"), ownOrigin+"@")
@@ -537,16 +640,19 @@ var cases = []Case{
 	{Name: "an empty claim", Backend: as(backend{allows: or(func(r *http.Request) bool {
 		return r.URL.Query().Has("__amp_source_origin") && r.URL.Query().Get("__amp_source_origin") == ""
 	})}), Want: []string{"no-claim-allowed"}},
-	{Name: "any origin, for browsers", Backend: as(backend{allows: or(func(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "Mozilla/") })}),
+	{Name: "any origin, for browsers", Backend: as(
+		backend{allows: or(func(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "Mozilla/") })}),
 		Want: []string{"any-origin-allowed"}},
-	{Name: "a firewall that only lets browsers in", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		isBrowser := strings.HasPrefix(r.UserAgent(), "Mozilla/")
-		if !isBrowser {
-			w.WriteHeader(http.StatusForbidden)
-		}
-		return !isBrowser
-	}})},
-	{Name: "no Referer", Backend: as(backend{allows: or(func(r *http.Request) bool { return r.Referer() == "" })}), Want: []string{"no-referer-allowed"}},
+	{Name: "a firewall that only lets browsers in",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			isBrowser := strings.HasPrefix(r.UserAgent(), "Mozilla/")
+			if !isBrowser {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			return !isBrowser
+		}})},
+	{Name: "no Referer", Backend: as(backend{allows: or(func(r *http.Request) bool { return r.Referer() == "" })}),
+		Want: []string{"no-referer-allowed"}},
 	{Name: "a 304 for another page", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("ETag", `"1"`)
 		isSame := r.Header.Get("If-None-Match") == `"1"`
@@ -564,69 +670,81 @@ var cases = []Case{
 		}
 		return isSame
 	}})},
-	{Name: "a POST with a redirect that is not exposed", Backend: as(backend{grants: "content-type", header: func(h http.Header, origin string) {
-		fixed(origin)(h, origin)
-		h.Set("AMP-Redirect-To", "https://www.example.com/thanks")
-		h.Set("Access-Control-Expose-Headers", "*")
-	}}), Endpoint: jsonPost, Unsafe: true, Want: []string{"expose-missing"}},
+	{Name: "a POST with a redirect that is not exposed",
+		Backend: as(backend{grants: "content-type", header: func(h http.Header, origin string) {
+			fixed(origin)(h, origin)
+			h.Set("AMP-Redirect-To", "https://www.example.com/thanks")
+			h.Set("Access-Control-Expose-Headers", "*")
+		}}), Endpoint: jsonPost, Unsafe: true, Want: []string{"expose-missing"}},
 	{Name: "a redirect to a path", Backend: as(backend{header: func(h http.Header, origin string) {
 		fixed(origin)(h, origin)
 		h.Set("AMP-Redirect-To", "/thanks")
 		h.Set("Access-Control-Expose-Headers", "AMP-Redirect-To")
 	}}), Endpoint: formPost, Unsafe: true, Want: []string{"redirect-to-invalid"}},
-	{Name: "a library that repeats the headers that a preflight asks for", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		origin := r.Header.Get("Origin")
-		if r.Method != http.MethodOptions || !slices.Contains(originsOf(Publisher), origin) {
-			return false
-		}
-		fixed(origin)(w.Header(), "")
-		w.Header().Set("Vary", "Origin")
-		w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
-		return true
-	}})},
+	{Name: "a library that repeats the headers that a preflight asks for",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			origin := r.Header.Get("Origin")
+			if r.Method != http.MethodOptions || !slices.Contains(originsOf(Publisher), origin) {
+				return false
+			}
+			fixed(origin)(w.Header(), "")
+			w.Header().Set("Vary", "Origin")
+			w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+			return true
+		}})},
 	{Name: "Vary by the claim", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		isForeign := r.URL.Query().Get("__amp_source_origin") != ownOrigin && slices.Contains([]string{"https://ampcors-probe.example"}, r.Header.Get("Origin"))
+		isForeign := r.URL.Query().Get("__amp_source_origin") != ownOrigin &&
+			slices.Contains([]string{"https://ampcors-probe.example"}, r.Header.Get("Origin"))
 		if isForeign { // a denial at a URL of its own
 			io.WriteString(w, "{}")
 		}
 		return isForeign
 	}})},
-	{Name: "a login before everything without cookies", Cookie: "session=1", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/login" {
-			io.WriteString(w, "log in")
-			return true
-		}
-		if r.Header.Get("Cookie") == "" {
-			http.Redirect(w, r, "/login", http.StatusFound)
-			return true
-		}
-		return false
-	}}), NotTested: "not every answer is a success"},
-	{Name: "a protection against CSRF that denies every cross-site page",
-		Backend: as(backend{allows: func(*http.Request, string) bool { return false }, changes: func(w http.ResponseWriter, r *http.Request) bool {
-			isCross := r.Header.Get("Origin") != "" && r.Header.Get("Sec-Fetch-Site") == "cross-site"
-			if isCross {
-				http.Error(w, "cross-origin request", http.StatusForbidden)
+	{Name: "a login before everything without cookies", Cookie: "session=1",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/login" {
+				io.WriteString(w, "log in")
+				return true
 			}
-			return isCross
-		}}), NotTested: "says nothing about other pages", Want: []string{"cache-refused", "own-origin-refused"}},
+			if r.Header.Get("Cookie") == "" {
+				http.Redirect(w, r, "/login", http.StatusFound)
+				return true
+			}
+			return false
+		}}), NotTested: "not every answer is a success"},
+	{Name: "a protection against CSRF that denies every cross-site page",
+		Backend: as(backend{allows: func(*http.Request, string) bool { return false },
+			changes: func(w http.ResponseWriter, r *http.Request) bool {
+				isCross := r.Header.Get("Origin") != "" && r.Header.Get("Sec-Fetch-Site") == "cross-site"
+				if isCross {
+					http.Error(w, "cross-origin request", http.StatusForbidden)
+				}
+				return isCross
+			}}), NotTested: "says nothing about other pages", Want: []string{"cache-refused", "own-origin-refused"}},
 	{Name: "preflights in a cache that knows only the URL", Remembers: true, Backend: func() http.Handler {
 		return &sharedCache{only: http.MethodOptions, backend: backend{grants: "content-type"}}
 	}, Endpoint: jsonPost, Unsafe: true, Want: []string{"cached-wrong-origin"}},
 	{Name: "answers in a cache that knows only the path", Remembers: true, Backend: func() http.Handler {
 		return &sharedCache{ignoresQuery: true}
 	}, NotTested: "a cache in front of the backend answered", Want: []string{"cached-wrong-origin"}},
-	{Name: "one of two servers has no CORS", Remembers: true, Backend: func() http.Handler { return &sometimes{every: 2, otherwise: noCORS} },
+	{Name: "one of two servers has no CORS", Remembers: true,
+		Backend:   func() http.Handler { return &sometimes{every: 2, otherwise: noCORS} },
 		NotTested: "answered with other CORS headers", Want: []string{"answers-differ"}},
 	{Name: "a forged POST is accepted later", Backend: as(backend{body: `{"ok": true}`,
-		changes: answers(http.StatusAccepted, "", func(r *http.Request) bool { return !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) })}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-seems-to-run"}},
+		changes: answers(http.StatusAccepted, "", func(r *http.Request) bool {
+			return !slices.Contains(originsOf(Publisher),
+				r.Header.Get("Origin"))
+		})}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-seems-to-run"}},
 	{Name: "a forged POST from the second cache", Backend: as(backend{body: `{"ok": true}`,
 		changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool {
-			return strings.HasSuffix(r.Header.Get("Origin"), ".www.bing-amp.com") && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+			return strings.HasSuffix(r.Header.Get("Origin"), ".www.bing-amp.com") &&
+				!slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
 		})}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a forged POST as multipart", Backend: as(backend{body: `{"ok": true}`, changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool {
-		return strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
-	})}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a forged POST as multipart", Backend: as(backend{body: `{"ok": true}`,
+		changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool {
+			return strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") &&
+				!slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		})}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
 	{Name: "503 for one cache", Backend: as(backend{changes: answers(http.StatusServiceUnavailable, "",
 		func(r *http.Request) bool {
 			return strings.HasSuffix(r.Header.Get("Origin"),
@@ -646,43 +764,57 @@ var cases = []Case{
 		}}), Endpoint: formPost, Unsafe: true, Want: []string{"own-origin-refused", "unsafe-reaches-handler"}},
 	{Name: "a denial as JSON", Backend: as(backend{body: `{"code": 0, "errors": []}`,
 		changes: answers(http.StatusForbidden, `{"code": 40301, "errors": ["origin not allowed"]}`,
-			func(r *http.Request) bool { return !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) })}), Endpoint: formPost, Unsafe: true},
+			func(r *http.Request) bool { return !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) })}),
+		Endpoint: formPost, Unsafe: true},
 	{Name: "a forged form, which navigates", Backend: as(backend{body: `{"ok": true}`,
-		changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Mode") == "navigate" })}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+		changes: answers(http.StatusOK, `{"ok": true}`,
+			func(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Mode") == "navigate" })}), Endpoint: formPost,
+		Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
 	{Name: "a forged POST over http", Backend: as(backend{body: `{"ok": true}`,
-		changes: answers(http.StatusOK, `{"ok": true}`, func(r *http.Request) bool { return r.Header.Get("Origin") == "http://www.example.com" })}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+		changes: answers(http.StatusOK, `{"ok": true}`,
+			func(r *http.Request) bool { return r.Header.Get("Origin") == "http://www.example.com" })}), Endpoint: formPost,
+		Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
 	{Name: "502 for every URL that the probe has not made new", Remembers: true,
 		Backend: as(backend{changes: answers(http.StatusBadGateway, "", func(r *http.Request) bool {
-			return r.Header.Get("Origin") != "" && !r.URL.Query().Has("ampcors_probe") && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+			return r.Header.Get("Origin") != "" && !r.URL.Query().Has("ampcors_probe") &&
+				slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
 		})}), Want: []string{"cached-wrong-origin"}},
-	{Name: "a 304 for everybody, with credentials", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		w.Header().Set("ETag", `"1"`)
-		isSame := r.Header.Get("If-None-Match") == `"1"`
-		if isSame {
-			w.Header().Set("Access-Control-Allow-Origin", "*")
-			w.WriteHeader(http.StatusNotModified)
-		}
-		return isSame
-	}}), Want: []string{"revalidation-wrong-origin"}},
-	{Name: "the publisher's domain over http", Backend: as(backend{allows: and(func(origin string) bool { return origin == "http://example.com" })}),
+	{Name: "a 304 for everybody, with credentials",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("ETag", `"1"`)
+			isSame := r.Header.Get("If-None-Match") == `"1"`
+			if isSame {
+				w.Header().Set("Access-Control-Allow-Origin", "*")
+				w.WriteHeader(http.StatusNotModified)
+			}
+			return isSame
+		}}), Want: []string{"revalidation-wrong-origin"}},
+	{Name: "the publisher's domain over http", Backend: as(
+		backend{allows: and(func(origin string) bool { return origin == "http://example.com" })}),
 		Want: []string{"http-allowed"}},
-	{Name: "a development server", Backend: as(backend{allows: and(func(origin string) bool { return origin == "http://localhost:5173" })}),
+	{Name: "a development server", Backend: as(backend{
+		allows: and(func(origin string) bool { return origin == "http://localhost:5173" })}),
 		Want: []string{"localhost-allowed"}},
-	{Name: "a dot of a pattern for the prefix", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www.example.com\.cdn\.ampproject\.org$`).MatchString)}), Want: []string{"prefix-lookalike-allowed"}},
+	{Name: "a dot of a pattern for the prefix", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://www.example.com\.cdn\.ampproject\.org$`).MatchString)}),
+		Want: []string{"prefix-lookalike-allowed"}},
 	{Name: "a CDN without CORS, where everything is a hit",
-		Backend: as(backend{allows: everybody, header: func(h http.Header, _ string) { h.Set("X-Cache", "Hit from cloudfront") }}), Want: []string{"acao-missing"}},
+		Backend: as(backend{allows: everybody, header: func(h http.Header, _ string) {
+			h.Set("X-Cache", "Hit from cloudfront")
+		}}), Want: []string{"acao-missing"}},
 	{Name: "a cache that says MISS, HIT", Remembers: true, Backend: func() http.Handler {
 		return &sharedCache{ignoresQuery: true, hit: "X-Cache"}
 	}, NotTested: "a cache in front of the backend answered (X-Cache: MISS, HIT)", Want: []string{"cached-wrong-origin"}},
-	{Name: "a denial of 404 that caches store", Backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, r *http.Request) bool {
-		isDenied := r.Header.Get("Origin") != "" && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
-		if isDenied {
-			w.WriteHeader(http.StatusNotFound)
-		} else {
-			w.Header().Set("Vary", "Origin")
-		}
-		return isDenied
-	}}), Want: []string{"vary-missing"}},
+	{Name: "a denial of 404 that caches store", Backend: as(backend{noVary: true,
+		changes: func(w http.ResponseWriter, r *http.Request) bool {
+			isDenied := r.Header.Get("Origin") != "" && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+			if isDenied {
+				w.WriteHeader(http.StatusNotFound)
+			} else {
+				w.Header().Set("Vary", "Origin")
+			}
+			return isDenied
+		}}), Want: []string{"vary-missing"}},
 
 	// Comparisons of text in place of names.
 	{Name: "a list that is one text", Backend: as(backend{allows: and(func(origin string) bool {
@@ -695,32 +827,54 @@ var cases = []Case{
 		return strings.Replace(origin, "www-", "", 1) == "https://example-com.cdn.ampproject.org"
 	})}), Want: []string{"prefix-lookalike-allowed"}},
 	{Name: "characters are removed from the beginning",
-		Backend: as(backend{allows: and(func(origin string) bool { return strings.TrimLeft(origin, "htps:/w.") == "example.com" })}), Want: []string{"http-allowed",
+		Backend: as(backend{allows: and(func(origin string) bool {
+			return strings.TrimLeft(origin,
+				"htps:/w.") == "example.com"
+		})}), Want: []string{"http-allowed",
 			"lookalike-allowed"}},
-	{Name: "characters are removed from the end", Backend: as(backend{allows: and(func(origin string) bool { return strings.TrimRight(origin, ".com") == "https://www.example" })}), Want: []string{"lookalike-allowed"}},
-	{Name: "www with any character, or nothing", Publisher: "example.com", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
-		return slices.Contains(originsOf("example.com"), origin) || regexp.MustCompile(`^https://(www.)?example\.com$`).MatchString(origin)
-	}}), Want: []string{"lookalike-allowed"}},
-	{Name: "a country after the prefix", Backend: as(backend{allows: and(regexp.MustCompile(`^https://www-example-com(-[a-z]{2})?\.cdn\.ampproject\.org$`).MatchString)}), Want: []string{"prefix-lookalike-allowed"}},
-	{Name: "a name without its accents", Publisher: "bücher.example", Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
-		return slices.Contains(originsOf("bücher.example"), origin) || origin == "https://bucher.example" || origin == "https://buecher.example"
-	}}), Want: []string{"lookalike-allowed"}},
-	{Name: "every preview of a hosting service", Backend: as(backend{allows: and(regexp.MustCompile(`^https://[a-z0-9-]+\.vercel\.app$`).MatchString)}),
+	{Name: "characters are removed from the end", Backend: as(
+		backend{allows: and(func(origin string) bool { return strings.TrimRight(origin, ".com") == "https://www.example" })}),
+		Want: []string{"lookalike-allowed"}},
+	{Name: "www with any character, or nothing", Publisher: "example.com",
+		Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+			return slices.Contains(originsOf("example.com"), origin) ||
+				regexp.MustCompile(`^https://(www.)?example\.com$`).MatchString(origin)
+		}}), Want: []string{"lookalike-allowed"}},
+	{Name: "a country after the prefix", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://www-example-com(-[a-z]{2})?\.cdn\.ampproject\.org$`).MatchString)}),
+		Want: []string{"prefix-lookalike-allowed"}},
+	{Name: "a name without its accents", Publisher: "bücher.example",
+		Backend: as(backend{allows: func(_ *http.Request, origin string) bool {
+			return slices.Contains(originsOf("bücher.example"), origin) || origin == "https://bucher.example" ||
+				origin == "https://buecher.example"
+		}}), Want: []string{"lookalike-allowed"}},
+	{Name: "every preview of a hosting service", Backend: as(
+		backend{allows: and(regexp.MustCompile(`^https://[a-z0-9-]+\.vercel\.app$`).MatchString)}),
 		Want: []string{"hosting-allowed"}},
-	{Name: "a preview of its own", Backend: as(backend{allows: and(regexp.MustCompile(`^https://example-[a-z0-9]+-team\.vercel\.app$`).MatchString)})},
-	{Name: "every frame of ads", Backend: as(backend{allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, ".ampproject.net") })}), Want: []string{"ad-frame-allowed"}},
-	{Name: "an extension", Backend: as(backend{allows: and(func(origin string) bool { return strings.HasPrefix(origin, "chrome-extension://") })}),
+	{Name: "a preview of its own", Backend: as(backend{
+		allows: and(regexp.MustCompile(`^https://example-[a-z0-9]+-team\.vercel\.app$`).MatchString)})},
+	{Name: "every frame of ads", Backend: as(backend{
+		allows: and(func(origin string) bool { return isHTTPS(origin) && strings.HasSuffix(origin, ".ampproject.net") })}),
+		Want: []string{"ad-frame-allowed"}},
+	{Name: "an extension", Backend: as(backend{allows: and(func(origin string) bool {
+		return strings.HasPrefix(origin,
+			"chrome-extension://")
+	})}),
 		Want: []string{"localhost-allowed"}},
-	{Name: "a private network", Backend: as(backend{allows: and(regexp.MustCompile(`^http://192\.168\.\d+\.\d+(:\d+)?$`).MatchString)}),
+	{Name: "a private network", Backend: as(backend{
+		allows: and(regexp.MustCompile(`^http://192\.168\.\d+\.\d+(:\d+)?$`).MatchString)}),
 		Want: []string{"localhost-allowed"}},
 
 	// Answers that depend on what only some readers send.
-	{Name: "phones are redirected", Backend: as(backend{changes: redirects("Mobile", "User-Agent", false)}), Want: []string{"browser-refused"}},
+	{Name: "phones are redirected", Backend: as(backend{changes: redirects("Mobile", "User-Agent", false)}),
+		Want: []string{"browser-refused"}},
 	{Name: "phones are redirected, with CORS", Backend: as(backend{changes: redirects("Mobile", "User-Agent", true)})},
-	{Name: "German is redirected", Backend: as(backend{changes: redirects("de", "Accept-Language", false)}), Want: []string{"browser-refused"}},
-	{Name: "pages need a Referer", Backend: as(backend{changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
-		return slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) && r.Referer() == ""
-	})}), Want: []string{"browser-refused"}},
+	{Name: "German is redirected", Backend: as(backend{changes: redirects("de", "Accept-Language", false)}),
+		Want: []string{"browser-refused"}},
+	{Name: "pages need a Referer", Backend: as(backend{changes: answers(http.StatusForbidden, "",
+		func(r *http.Request) bool {
+			return slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) && r.Referer() == ""
+		})}), Want: []string{"browser-refused"}},
 	{Name: "HTML for iPhones", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
 		isPhone := strings.Contains(r.UserAgent(), "iPhone") && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
 		if isPhone {
@@ -734,31 +888,36 @@ var cases = []Case{
 	{Name: "CORS only with a session", Cookie: "session=1",
 		Backend: as(backend{changes: answers(http.StatusOK, "{}",
 			func(r *http.Request) bool { return r.Header.Get("Cookie") == "" })}), Want: []string{"cookie-needed"}},
-	{Name: "401 with CORS without a session", Cookie: "session=1", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		isGuest := r.Header.Get("Cookie") == "" && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
-		if isGuest {
-			fixed(r.Header.Get("Origin"))(w.Header(), "")
-			w.Header().Set("Vary", "Origin")
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-		return isGuest
-	}}), NotTested: "not every answer is a success"},
+	{Name: "401 with CORS without a session", Cookie: "session=1",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			isGuest := r.Header.Get("Cookie") == "" && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+			if isGuest {
+				fixed(r.Header.Get("Origin"))(w.Header(), "")
+				w.Header().Set("Vary", "Origin")
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			return isGuest
+		}}), NotTested: "not every answer is a success"},
 	{Name: "gzip and deflate", Backend: as(backend{changes: compresses})},
-	{Name: "one answer for all that ask at one time", Remembers: true, Backend: func() http.Handler { return new(inFlight) },
-		Want: []string{"shared-wrong-origin"}},
+	{Name: "one answer for all that ask at one time", Remembers: true,
+		Backend: func() http.Handler { return new(inFlight) },
+		Want:    []string{"shared-wrong-origin"}},
 	{Name: "one answer for all that ask at one time, each second time", Remembers: true,
 		Backend: func() http.Handler { return &inFlight{sometimes: true} }, Want: []string{"shared-wrong-origin"}},
-	{Name: "one answer for all of an origin that ask at one time", Remembers: true, Backend: func() http.Handler { return &inFlight{varies: true} }},
-	{Name: "a 304 with Access-Control-Allow-Origin alone", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		w.Header().Set("ETag", `"1"`)
-		isSame := r.Header.Get("If-None-Match") == `"1"`
-		if isSame {
-			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
-			w.WriteHeader(http.StatusNotModified)
-		}
-		return isSame
-	}})},
-	{Name: "a POST that a redirect makes a GET", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+	{Name: "one answer for all of an origin that ask at one time", Remembers: true,
+		Backend: func() http.Handler { return &inFlight{varies: true} }},
+	{Name: "a 304 with Access-Control-Allow-Origin alone",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("ETag", `"1"`)
+			isSame := r.Header.Get("If-None-Match") == `"1"`
+			if isSame {
+				w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+				w.WriteHeader(http.StatusNotModified)
+			}
+			return isSame
+		}})},
+	{Name: "a POST that a redirect makes a GET", Backend: as(backend{changes: func(w http.ResponseWriter,
+		r *http.Request) bool {
 		if fixed(r.Header.Get("Origin"))(w.Header(), ""); !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
 			w.Header().Del("Access-Control-Allow-Origin")
 			w.WriteHeader(http.StatusForbidden)
@@ -770,43 +929,54 @@ var cases = []Case{
 		}
 		return true
 	}}), Endpoint: formPost, Unsafe: true, Want: []string{"http-error"}},
-	{Name: "a POST that is redirected to itself as GET", Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
-		isRedirected := r.Method == http.MethodPost && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
-		if isRedirected {
-			fixed(r.Header.Get("Origin"))(w.Header(), "")
-			http.Redirect(w, r, r.URL.String(), http.StatusSeeOther)
-		}
-		return isRedirected
-	}}), Endpoint: formPost, Unsafe: true},
-	{Name: "a strict redirect to what every website can read", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
-		return r.URL.Query().Has("moved") || slices.Contains(originsOf(Publisher), origin)
-	}, changes: redirects("", "User-Agent", true)}), Want: []string{"any-origin-allowed", "null-allowed"}},
-	{Name: "every publisher, and a redirect to what every website can read", Backend: as(backend{allows: func(r *http.Request, origin string) bool {
-		isCache := isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org")
-		return r.URL.Query().Has("moved") || isCache || slices.Contains(originsOf(Publisher), origin)
-	}, changes: redirects("", "User-Agent", true)}), Want: []string{"any-origin-allowed", "any-publisher-allowed", "null-allowed"}},
+	{Name: "a POST that is redirected to itself as GET",
+		Backend: as(backend{changes: func(w http.ResponseWriter, r *http.Request) bool {
+			isRedirected := r.Method == http.MethodPost && slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+			if isRedirected {
+				fixed(r.Header.Get("Origin"))(w.Header(), "")
+				http.Redirect(w, r, r.URL.String(), http.StatusSeeOther)
+			}
+			return isRedirected
+		}}), Endpoint: formPost, Unsafe: true},
+	{Name: "a strict redirect to what every website can read",
+		Backend: as(backend{allows: func(r *http.Request, origin string) bool {
+			return r.URL.Query().Has("moved") || slices.Contains(originsOf(Publisher), origin)
+		}, changes: redirects("", "User-Agent", true)}), Want: []string{"any-origin-allowed", "null-allowed"}},
+	{Name: "every publisher, and a redirect to what every website can read",
+		Backend: as(backend{allows: func(r *http.Request, origin string) bool {
+			isCache := isHTTPS(origin) && strings.HasSuffix(origin, ".cdn.ampproject.org")
+			return r.URL.Query().Has("moved") || isCache || slices.Contains(originsOf(Publisher), origin)
+		}, changes: redirects("", "User-Agent", true)}),
+		Want: []string{"any-origin-allowed", "any-publisher-allowed", "null-allowed"}},
 	{Name: "AMP-Redirect-To without a body", Backend: as(backend{body: " ", header: func(h http.Header, origin string) {
 		fixed(origin)(h, origin)
 		h.Set("AMP-Redirect-To", "https://www.example.com/thanks")
 		h.Set("Access-Control-Expose-Headers", "AMP-Redirect-To")
 	}}), Endpoint: formGet},
-	{Name: "no Vary where only the browser may keep the answer", Backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Cache-Control", "private, max-age=60")
-		return false
-	}})},
+	{Name: "no Vary where only the browser may keep the answer",
+		Backend: as(backend{noVary: true, changes: func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Cache-Control", "private, max-age=60")
+			return false
+		}})},
 	{Name: "a forged fetch, where forms are denied", Backend: as(backend{body: `{"ok": true}`, runs: true,
-		changes: answers(http.StatusForbidden, "", func(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Mode") == "navigate" })}), Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a forged POST of a browser without Sec-Fetch-Site",
-		Backend: as(backend{body: `{"ok": true}`, runs: true, changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
-			return r.Header.Get("Sec-Fetch-Site") == "cross-site" && !slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+		changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
+			return r.Header.Get("Sec-Fetch-Mode") == "navigate"
 		})}),
 		Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
-	{Name: "a denial that closes the connection", Remembers: true, Backend: as(backend{changes: func(_ http.ResponseWriter, r *http.Request) bool {
-		if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(originsOf(Publisher), origin) {
-			panic(http.ErrAbortHandler)
-		}
-		return false
-	}}), NotTested: "the server closed the connection without an answer"},
+	{Name: "a forged POST of a browser without Sec-Fetch-Site",
+		Backend: as(backend{body: `{"ok": true}`, runs: true,
+			changes: answers(http.StatusForbidden, "", func(r *http.Request) bool {
+				return r.Header.Get("Sec-Fetch-Site") == "cross-site" &&
+					!slices.Contains(originsOf(Publisher), r.Header.Get("Origin"))
+			})}),
+		Endpoint: formPost, Unsafe: true, Want: []string{"unsafe-reaches-handler"}},
+	{Name: "a denial that closes the connection", Remembers: true,
+		Backend: as(backend{changes: func(_ http.ResponseWriter, r *http.Request) bool {
+			if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(originsOf(Publisher), origin) {
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		}}), NotTested: "the server closed the connection without an answer"},
 
 	{Name: "any website, without credentials", Backend: as(backend{allows: everybody,
 		header: func(h http.Header, origin string) { h.Set("Access-Control-Allow-Origin", origin) }}),
@@ -816,7 +986,8 @@ var cases = []Case{
 // redirects redirects requests with a word in a header, which are rightly allowed if the redirect has CORS headers.
 func redirects(word, name string, hasCORS bool) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if !strings.Contains(r.Header.Get(name), word) || r.URL.Query().Has("moved") || !slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
+		if !strings.Contains(r.Header.Get(name), word) || r.URL.Query().Has("moved") ||
+			!slices.Contains(originsOf(Publisher), r.Header.Get("Origin")) {
 			return false
 		}
 		if hasCORS {
@@ -831,7 +1002,8 @@ func redirects(word, name string, hasCORS bool) func(http.ResponseWriter, *http.
 // compresses answers the publisher's pages with what they accept.
 func compresses(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
-	if !slices.Contains(originsOf(Publisher), origin) || !strings.HasPrefix(r.Header.Get("Accept-Encoding"), "gzip, deflate") {
+	if !slices.Contains(originsOf(Publisher), origin) ||
+		!strings.HasPrefix(r.Header.Get("Accept-Encoding"), "gzip, deflate") {
 		return false
 	}
 	fixed(origin)(w.Header(), "")
@@ -847,8 +1019,8 @@ func compresses(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// An inFlight backend gives one answer to all requests for a URL that are there at one time. Unless it varies, their Origin does
-// not matter.
+// An inFlight backend gives one answer to all requests for a URL that are there at one time. Unless it varies,
+// their Origin does not matter.
 type inFlight struct {
 	varies    bool
 	sometimes bool // each second time that two are there, each gets its own answer
@@ -918,7 +1090,8 @@ func (n *narrow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	time.Sleep(20 * time.Millisecond) // so long that two requests that are sent at once are there at once, also on a busy machine
+	// so long that two requests that are sent at once are there at once, also on a busy machine
+	time.Sleep(20 * time.Millisecond)
 	backend{allows: and(func(origin string) bool { return origin == "null" })}.ServeHTTP(w, r)
 }
 

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Folded returns the name that PostgreSQL stores for a name in a statement: what quotes enclose as it is, and otherwise lower case.
+// Folded returns the name that PostgreSQL stores for a name in a statement: what quotes enclose as it is, and
+// otherwise lower case.
 func Folded(name string) string {
 	if unquoted := strings.Trim(name, "\"`"); unquoted != name {
 		return unquoted
@@ -28,10 +29,12 @@ func IsUnescaped(url string) bool {
 	return strings.Contains(rest, "#") || at >= 0 && strings.ContainsAny(rest[:at], "@/?")
 }
 
-// MayHideRows returns SQL for PostgreSQL: whether policies may hide rows of a table, an expression of type regclass, from the user.
-// Row-level security is on for the two, and no permissive policy shows each row, or there is a restrictive one.
+// MayHideRows returns SQL for PostgreSQL: whether policies may hide rows of a table, an expression of type
+// regclass, from the user. Row-level security is on for the two, and no permissive policy shows each row, or there
+// is a restrictive one.
 func MayHideRows(table string) string {
-	return fmt.Sprintf(`row_security_active(%[1]s) AND (SELECT count(*) FILTER (WHERE polpermissive AND pg_get_expr(polqual, polrelid) = 'true') = 0
+	return fmt.Sprintf(`row_security_active(%[1]s)
+	AND (SELECT count(*) FILTER (WHERE polpermissive AND pg_get_expr(polqual, polrelid) = 'true') = 0
 	OR count(*) FILTER (WHERE NOT polpermissive) > 0 FROM pg_policy WHERE polrelid = %[1]s AND polcmd IN ('r', '*')
 	AND EXISTS (SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')))`, table)
 }

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Listeners are the functions that subscribed to changes. The zero value has none. It is safe for concurrent use by multiple goroutines.
+// Listeners are the functions that subscribed to changes. The zero value has none. It is safe for concurrent use by
+// multiple goroutines.
 type Listeners struct {
 	mu  sync.Mutex
 	all []*func(domains ...string) // not changed in place, so that Call needs no lock while it calls

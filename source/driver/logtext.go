@@ -12,9 +12,10 @@ const (
 	most        = 1000
 )
 
-// LogText returns the text of an error in one line, for logs: error texts of databases can have many lines. What the packages of ampcors
-// say, with errors.New and fmt.Errorf, is kept, because it ends with what to do. An error of another type within it is cut at 200 bytes, and its
-// deepest cause is put at the end. The line has 1000 bytes at most.
+// LogText returns the text of an error in one line, for logs: error texts of databases can have many lines. What
+// the packages of ampcors say, with errors.New and fmt.Errorf, is kept, because it ends with what to do. An error
+// of another type within it is cut at 200 bytes, and its deepest cause is put at the end. The line has 1000 bytes
+// at most.
 func LogText(err error) string { return cut(logText(err), most) }
 
 func logText(err error) string {
@@ -33,7 +34,8 @@ func logText(err error) string {
 	for children := childrenOf(deepest); len(children) > 0; children = childrenOf(deepest) {
 		deepest = children[len(children)-1]
 	}
-	if cause := oneLine(deepest.Error()); deepest != err && len(cause) < mostForeign/2 && !strings.Contains(text[:mostForeign-len(cause)], cause) {
+	if cause := oneLine(deepest.Error()); deepest != err && len(cause) < mostForeign/2 &&
+		!strings.Contains(text[:mostForeign-len(cause)], cause) {
 		return cut(text, mostForeign-len(cause)) + " " + cause
 	}
 	return cut(text, mostForeign)

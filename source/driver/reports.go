@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Reports is whether a database reports changes over the connection of a [Listeners], and if not, why. It logs when that
-// changes, and each cause of an outage once. It is safe for concurrent use by multiple goroutines.
+// Reports is whether a database reports changes over the connection of a [Listeners], and if not, why. It logs when
+// that changes, and each cause of an outage once. It is safe for concurrent use by multiple goroutines.
 type Reports struct {
 	log   *slog.Logger
 	of    slog.Attr

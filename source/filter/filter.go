@@ -108,7 +108,8 @@ func (f *Filter) Run(ctx context.Context) error {
 	for {
 		next := f.every
 		if err := f.build(ctx); err != nil && ctx.Err() == nil {
-			f.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error", driver.LogText(err))
+			f.log.Error("ampcors: the filter of publishers is not built; the last one stays in use", "error",
+				driver.LogText(err))
 			next = min(next, afterError)
 		}
 		select {

@@ -191,7 +191,8 @@ func TestAWrongFilterChangesNoAnswer(t *testing.T) {
 	publishers := []string{"www.example.com", "xn--bcher-kva.example", "a--b.example", strings.Repeat("long.", 15) + "example"}
 	others := []string{"www.evil.example", "example.com", "xn--bcher-kva.evil.example"}
 	for name, list := range map[string][]string{
-		"no filter": nil, "all no": {}, "all yes": append(slices.Clone(publishers), others...), "stale": append(slices.Clone(others), publishers[0]),
+		"no filter": nil, "all no": {}, "all yes": append(slices.Clone(publishers), others...),
+		"stale": append(slices.Clone(others), publishers[0]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newDatabase(list...)
@@ -206,7 +207,8 @@ func TestAWrongFilterChangesNoAnswer(t *testing.T) {
 			for _, domain := range append(slices.Clone(publishers), others...) {
 				readable, _ := cacheurl.DomainPrefix(domain)
 				hash, _ := cacheurl.HashPrefix(domain)
-				for _, origin := range []string{"https://" + domain, "https://" + readable + ".cdn.ampproject.org", "https://" + hash + ".www.bing-amp.com"} {
+				for _, origin := range []string{"https://" + domain, "https://" + readable + ".cdn.ampproject.org",
+					"https://" + hash + ".www.bing-amp.com"} {
 					if d := m.CheckOrigin(origin); d.Allowed != slices.Contains(publishers, domain) || d.Allowed && d.Publisher != domain {
 						t.Errorf("%s: %+v", origin, d)
 					}
@@ -226,7 +228,8 @@ func TestRunKeepsTheFilterWhenTheListFails(t *testing.T) {
 		db.add("b.example")
 		db.fail(errors.New("the database is down"))
 		time.Sleep(time.Hour + time.Second)
-		if !s.isLikely("a.example") || s.isLikely("b.example") || db.lists.Load() != 2 || strings.Count(log.String(), "the database is down") != 1 {
+		if !s.isLikely("a.example") || s.isLikely("b.example") || db.lists.Load() != 2 ||
+			strings.Count(log.String(), "the database is down") != 1 {
 			t.Errorf("%d lists; the log:\n%s", db.lists.Load(), log)
 		}
 		db.fail(nil)

@@ -50,6 +50,7 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 func write(b *testing.B, conn *pgx.Conn, id int64, rows int) {
-	exec(b, conn, "INSERT INTO publishers (domain) SELECT 'www.' || $1::bigint || '-' || n || '.example' FROM generate_series(1, $2::int) AS n", id, rows)
+	exec(b, conn, "INSERT INTO publishers (domain) SELECT 'www.' || $1::bigint || '-' || n || '.example' FROM generate_series(1, $2::int) "+
+		"AS n", id, rows)
 	exec(b, conn, "DELETE FROM publishers WHERE domain >= 'www.' || $1::bigint || '-' AND domain < 'www.' || $1::bigint || '.'", id)
 }

@@ -26,7 +26,8 @@ const wantConnString = `one such as "postgres://user:password@host/database", wi
 
 // badConnString does not have the string, which may be the password.
 func badConnString(reason, more string) error {
-	return &badvalue.Error{Code: badvalue.Malformed, Path: "ConnString", Value: "…", Reason: reason, Want: wantConnString + more}
+	return &badvalue.Error{Code: badvalue.Malformed, Path: "ConnString", Value: "…", Reason: reason,
+		Want: wantConnString + more}
 }
 
 // parseConnString returns what pgx makes of a connection string. It also rejects strings in which a
@@ -41,10 +42,12 @@ func parseConnString(connString string) (*pgx.ConnConfig, error) {
 	isURL := scheme == "postgres" || scheme == "postgresql"
 	switch {
 	case isURL && driver.IsUnescaped(connString):
-		return nil, badConnString("has more than a user, a password and an @ before its host", "; escape special characters after the host, too")
+		return nil, badConnString("has more than a user, a password and an @ before its host",
+			"; escape special characters after the host, too")
 	case hasOtherSetting(connString, conn):
 		return nil, badConnString("has a keyword that is not one of libpq", `, or keywords and values, `+
-			`with quotes around a password that has spaces (password='…'), and other settings of the server as options='-c name=value'`)
+			`with quotes around a password that has spaces (password='…'), and other settings of the server as options='-c `+
+			`name=value'`)
 	}
 	if conn.ConnectTimeout == 0 { // as for libpq, 0 is the same as none
 		conn.ConnectTimeout = defaultConnectTimeout
@@ -59,9 +62,11 @@ const defaultConnectTimeout = time.Second
 // part of a password: of one that is not quoted, or of one in a URL of another scheme.
 func hasOtherSetting(connString string, conn *pgx.ConnConfig) bool {
 	text := strings.ToLower(connString)
-	hasPassword := strings.Contains(text, "pass") || strings.Contains(text, "pwd") // as a keyword, not before the @ of a URL
+	// as a keyword, not before the @ of a URL
+	hasPassword := strings.Contains(text, "pass") || strings.Contains(text, "pwd")
 	for name := range conn.RuntimeParams {
-		if strings.ContainsAny(name, ":/@") || hasPassword && !slices.Contains(commonSettings, strings.ToLower(name)) && !strings.HasPrefix(name, "pool_") {
+		if strings.ContainsAny(name, ":/@") || hasPassword && !slices.Contains(commonSettings, strings.ToLower(name)) &&
+			!strings.HasPrefix(name, "pool_") {
 			return true
 		}
 	}
@@ -71,10 +76,11 @@ func hasOtherSetting(connString string, conn *pgx.ConnConfig) bool {
 // commonSettings are those of libpq's keywords that pgx passes on, and what programs often set beside them.
 // Those that begin with pool_ are of pgxpool.
 var commonSettings = []string{"application_name", "client_encoding", "datestyle", "fallback_application_name",
-	"idle_in_transaction_session_timeout", "lock_timeout", "options", "replication", "role", "search_path", "statement_timeout", "timezone"}
+	"idle_in_transaction_session_timeout", "lock_timeout", "options", "replication", "role", "search_path",
+	"statement_timeout", "timezone"}
 
-// isWritable returns an error for a standby, whose notifications would not come. pgx has the same check, and panics if the server ends
-// before it answers.
+// isWritable returns an error for a standby, whose notifications would not come. pgx has the same check, and panics
+// if the server ends before it answers.
 func isWritable(ctx context.Context, conn *pgconn.PgConn) error {
 	server, err := writable(conn.Exec(ctx, "SELECT current_setting('transaction_read_only'), pg_is_in_recovery(), "+
 		"extract(epoch FROM pg_postmaster_start_time())").ReadAll())

@@ -10,8 +10,9 @@ import (
 	"github.com/ampcors/ampcors/source/pgsource"
 )
 
-// This example needs PostgreSQL, so it is not run. The table was prepared before, by ampcors source install or [pgsource.InstallSQL] in a migration:
-// the server needs only the right to read it. A whole program, with readiness, metrics and an orderly end, is in examples/postgres.
+// This example needs PostgreSQL, so it is not run. The table was prepared before, by ampcors source install or [pgsource.InstallSQL] in
+// a migration: the server needs only the right to read it. A whole program, with readiness, metrics and an orderly end, is in
+// examples/postgres.
 func Example() {
 	table, err := pgsource.New(pgsource.Config{
 		ConnString: "postgres://ampcors@db-1.internal,db-2.internal/cms",

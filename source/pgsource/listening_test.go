@@ -175,7 +175,9 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 			"ALTER ROLE server LOGIN"},
 		{"REVOKE SELECT ON publishers FROM server", "GRANT SELECT ON publishers", "GRANT SELECT (domain, hash_prefix) ON publishers TO server"},
 		{"DROP TRIGGER ampcors_update ON publishers", "does not have the triggers", ""},
-		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "", "ALTER ROLE server LOGIN"}, // known
+		// known
+		{"ALTER ROLE server NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'", "",
+			"ALTER ROLE server LOGIN"},
 	} {
 		exec(t, conn, cause.change)
 		if cause.want != "" {
@@ -186,8 +188,10 @@ func TestEachCauseIsLoggedOnce(t *testing.T) {
 		}
 	}
 	db.Stop()
-	servertest.Until(t, "it says that the server is down", servertest.Soon, func() bool { return strings.Contains(log.String(), "connection refused") })
-	for _, once := range []string{"not permitted to log in", "GRANT SELECT ON publishers", "does not have the triggers", "connection refused"} {
+	servertest.Until(t, "it says that the server is down", servertest.Soon,
+		func() bool { return strings.Contains(log.String(), "connection refused") })
+	for _, once := range []string{"not permitted to log in", "GRANT SELECT ON publishers", "does not have the triggers",
+		"connection refused"} {
 		if n := strings.Count(log.String(), once); n != 1 {
 			t.Errorf("%q is said %d times:\n%s", once, n, log)
 		}
@@ -211,7 +215,8 @@ func TestOtherTriggersAreSaidAfterAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	servertest.Until(t, "it says that the server is down", servertest.Soon, func() bool { return strings.Contains(log.String(), "connection refused") })
+	servertest.Until(t, "it says that the server is down", servertest.Soon,
+		func() bool { return strings.Contains(log.String(), "connection refused") })
 	db.Start()
 	servertest.Until(t, "it says why lookups fail", servertest.Soon, func() bool {
 		return strings.Contains(log.String(), "all lookups fail") && strings.Contains(log.String(), "other columns or another condition")

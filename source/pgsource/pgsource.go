@@ -11,7 +11,8 @@
 //
 //	table, err := pgsource.New(pgsource.Config{
 //		ConnString: "postgres://a,b/cms",
-//		Table:      sqlsource.Config{Table: "sites", DomainColumn: "host", Condition: "active"}, // as the triggers were installed
+//		// as the triggers were installed
+//		Table: sqlsource.Config{Table: "sites", DomainColumn: "host", Condition: "active"},
 //	})
 //	err = table.Install(ctx) // once, as the owner of the table; others need only SELECT
 //
@@ -35,8 +36,9 @@
 // be made, a change is seen after [source.Config].TTL. If lookups fail as well, the last answer is used until
 // MaxStale is over.
 //
-// Lookups use only connections to the server that the listening connection is connected to, by its start time, which
-// each connection asks for once. After a move to another server, or a promotion, the others are closed before their next use.
+// Lookups use only connections to the server that the listening connection is connected to, by its start time,
+// which each connection asks for once. After a move to another server, or a promotion, the others are closed before
+// their next use.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby
@@ -54,9 +56,9 @@
 // a notification one after another, and never two at a time. A transaction that changes publishers
 // cannot use PREPARE TRANSACTION. source/README.md has the measured cost.
 //
-// The triggers run with the rights of the writer, and with the schemas that whoever installed them had in view, but temporary tables last. If they fail, as
-// when Condition uses another table that the writer may not read, the write succeeds with a warning, and a notification says
-// that anything may have changed.
+// The triggers run with the rights of the writer, and with the schemas that whoever installed them had in view, but
+// temporary tables last. If they fail, as when Condition uses another table that the writer may not read, the write
+// succeeds with a warning, and a notification says that anything may have changed.
 //
 // # What is not reported
 //
@@ -66,11 +68,12 @@
 // with session_replication_role=replica are reported, as the triggers are installed as ENABLE ALWAYS; a
 // tool that enables them again in another way undoes that. After a change that is not reported,
 //
-//	SELECT pg_notify('ampcors_publishers', '') -- "ampcors_" and the table, in lower case but for what quotes enclose, with _ for the dot
+//	SELECT pg_notify('ampcors_publishers', '')
 //
-// makes all servers look up everything again. PostgreSQL lets every role that may connect send
-// notifications. So notifications without a domain are throttled: one in 5 seconds has an effect. A
-// false notification that names a domain costs one lookup on each server that remembers the domain.
+// makes all servers look up everything again. (The name is "ampcors_" and the table, in lower case but for what
+// quotes enclose, with _ for the dot.) PostgreSQL lets every role that may connect send notifications. So
+// notifications without a domain are throttled: one in 5 seconds has an effect. A false notification that names a
+// domain costs one lookup on each server that remembers the domain.
 package pgsource
 
 import (
@@ -111,8 +114,8 @@ type Config struct {
 	// Table names where the publishers are. Placeholder must be empty.
 	Table sqlsource.Config
 
-	// MaxConns is how many connections lookups can use. One is closed after a minute, or if it was not used for 10 seconds. If
-	// zero, 8 is used. One more listens, and every 8 to 12 seconds one more is made for a moment.
+	// MaxConns is how many connections lookups can use. One is closed after a minute, or if it was not used for 10
+	// seconds. If zero, 8 is used. One more listens, and every 8 to 12 seconds one more is made for a moment.
 	MaxConns int
 
 	// Logger gets a line when the Table stops listening or cannot begin (level Error), another one for each further
@@ -163,14 +166,16 @@ const (
 
 // times are what a Table waits for.
 type times struct {
-	ping      time.Duration // an answer of the server
-	echo      time.Duration // an echo that was sent
-	echoEvery time.Duration // the next echo, give or take a fifth of it, so that servers do not send together: each echo wakes all of them
+	ping time.Duration // an answer of the server
+	echo time.Duration // an echo that was sent
+	// the next echo, give or take a fifth of it, so that servers do not send together: each echo wakes all of them
+	echoEvery time.Duration
 	install   time.Duration // a call of Install after New: until it has passed, missing triggers are not reported
 }
 
 // usualTimes is changed by tests.
-var usualTimes = times{ping: 500 * time.Millisecond, echo: 500 * time.Millisecond, echoEvery: 10 * time.Second, install: 2 * time.Second}
+var usualTimes = times{ping: 500 * time.Millisecond, echo: 500 * time.Millisecond, echoEvery: 10 * time.Second,
+	install: 2 * time.Second}
 
 // New returns a Table. It does not wait for a connection, so a server can start while the
 // database is down. Close the Table after the Sources that use it.
@@ -187,8 +192,9 @@ func newTable(cfg Config, times times) (*Table, error) {
 			Reason: "is set, and PostgreSQL has its own", Want: badvalue.RemoveIt})
 	}
 	if cfg.MaxConns < 0 {
-		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "MaxConns", Value: strconv.Itoa(cfg.MaxConns), Reason: "is negative",
-			Want: "0 for the default, or more"})
+		errs = append(errs, &badvalue.Error{Code: badvalue.OutOfRange, Path: "MaxConns", Value: strconv.Itoa(cfg.MaxConns),
+			Reason: "is negative",
+			Want:   "0 for the default, or more"})
 	}
 	triggers, err := triggersOn(cfg.Table)
 	if err != nil {
@@ -202,7 +208,8 @@ func newTable(cfg Config, times times) (*Table, error) {
 	looking := conn.Copy()
 	looking.ValidateConnect = s.isReporting
 	if looking.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // pgx's default
-		looking.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // PgBouncer with pool_mode=transaction loses prepared statements
+		// PgBouncer with pool_mode=transaction loses prepared statements
+		looking.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	db := stdlib.OpenDB(*looking, stdlib.OptionResetSession(s.stillReports))
 	db.SetConnMaxLifetime(maxLife)
@@ -210,7 +217,8 @@ func newTable(cfg Config, times times) (*Table, error) {
 	conns := cmp.Or(cfg.MaxConns, 8)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	lookups, err := sqlsource.New(db, whereHidden(cfg.Table, func(table string) string { return "row_security_active(" + table + ")" }))
+	lookups, err := sqlsource.New(db, whereHidden(cfg.Table,
+		func(table string) string { return "row_security_active(" + table + ")" }))
 	policed, err2 := sqlsource.New(db, whereHidden(cfg.Table, driver.MayHideRows))
 	if err = errors.Join(err, err2); err != nil {
 		_ = db.Close() // nothing is open yet
@@ -253,7 +261,8 @@ func (s *Table) Ping(ctx context.Context) error {
 	if s.reports.IsListening() {
 		return nil
 	}
-	return fmt.Errorf("pgsource: not listening for changes: %w", cmp.Or(s.reports.Err(), errors.New("the connection is lost")))
+	return fmt.Errorf("pgsource: not listening for changes: %w",
+		cmp.Or(s.reports.Err(), errors.New("the connection is lost")))
 }
 
 // Database returns what [source.New] needs. Its IsListening returns true if the listening connection
@@ -310,7 +319,8 @@ func (s *Table) listen(ctx context.Context) {
 		if isOther || isHidden {
 			effect = "all lookups fail"
 		}
-		if isNew := hasNone && !listenedBefore && time.Since(begun) < s.times.install; !isNew { // otherwise Install may be under way
+		// otherwise Install may be under way
+		if isNew := hasNone && !listenedBefore && time.Since(begun) < s.times.install; !isNew {
 			s.reports.Fails(err, driver.Kind(err), effect)
 		}
 		select {
@@ -402,10 +412,12 @@ type echo struct {
 }
 
 // errNoEcho says that notifications are lost or late on their way to the Table.
-var errNoEcho = errors.New("pgsource: notifications do not arrive: one that was sent over another connection did not come back in time; most often a pooler such as PgBouncer drops them: want pool_mode=session, or no pooler; " +
+var errNoEcho = errors.New("pgsource: notifications do not arrive: one that was sent over another connection did not " +
+	"come back in time; most often a pooler such as PgBouncer drops them: want pool_mode=session, or no pooler; " +
 	"without a pooler, PostgreSQL is overloaded, or the connection string names two servers that take writes")
 
-// sendEcho sends an echo in the background, over a connection of its own: the connections of the lookups may all be in use, or dead.
+// sendEcho sends an echo in the background, over a connection of its own: the connections of the lookups may all be
+// in use, or dead.
 func (s *Table) sendEcho(ctx context.Context) *echo {
 	e := &echo{payload: "echo:" + cryptorand.Text(), sent: make(chan error, 1)} // no domain, so other servers ignore it
 	go func() {
@@ -421,8 +433,8 @@ func (s *Table) sendEcho(ctx context.Context) *echo {
 	return e
 }
 
-// state reports whether an echo was sent. It returns errNoEcho if the echo has not come back within the limit, or why it could not
-// be sent.
+// state reports whether an echo was sent. It returns errNoEcho if the echo has not come back within the limit, or
+// why it could not be sent.
 func (e *echo) state(limit time.Duration) (isSent bool, err error) {
 	select {
 	case err := <-e.sent:
@@ -446,9 +458,12 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	var isStandby, isReadOnly, listens, mayRead, isHidden bool
 	var own, others int
 	var identity string
-	const facts = "pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', $4 IN (SELECT pg_listening_channels()), to_regclass($1) IS NULL OR has_any_column_privilege(to_regclass($1), 'SELECT')"
-	if err := s.query(ctx, conn, "SELECT "+facts+", own, others, hidden, "+identitySQL+" FROM ("+countSQL+") AS found (own, others, hidden)",
-		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &isReadOnly, &listens, &mayRead, &own, &others, &isHidden, &identity); err != nil {
+	const facts = "pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', $4 IN (SELECT " +
+		"pg_listening_channels()), to_regclass($1) IS NULL OR has_any_column_privilege(to_regclass($1), 'SELECT')"
+	if err := s.query(ctx, conn, "SELECT "+facts+", own, others, hidden, "+identitySQL+" FROM ("+countSQL+
+		") AS found (own, others, hidden)",
+		[]any{s.triggers.table, s.triggers.body, s.triggers.mark, s.triggers.channel}, &isStandby, &isReadOnly, &listens,
+		&mayRead, &own, &others, &isHidden, &identity); err != nil {
 		return err
 	}
 	if s.identity != "" && identity != s.identity {
@@ -464,9 +479,11 @@ func (s *Table) check(ctx context.Context, conn *pgx.Conn) error {
 	case isReadOnly: // after a move to another server, perhaps
 		return errReadOnly
 	case !listens:
-		return errors.New("pgsource: the connection has lost its LISTEN; a pooler such as PgBouncer does that: want pool_mode=session, or no pooler")
+		return errors.New("pgsource: the connection has lost its LISTEN; a pooler such as PgBouncer does that: want " +
+			"pool_mode=session, or no pooler")
 	case !mayRead:
-		return fmt.Errorf("pgsource: the user of the database may not read the table, so that lookups fail: GRANT SELECT ON %s", s.triggers.table)
+		return fmt.Errorf("pgsource: the user of the database may not read the table, so that lookups fail: GRANT SELECT "+
+			"ON %s", s.triggers.table)
 	case own != len(triggerNames):
 		return noTriggers{s.triggers.table}
 	}

@@ -65,7 +65,8 @@ func add(t testing.TB, conn *pgx.Conn, domains ...string) {
 		}
 		rows[i] = []any{domain, prefix}
 	}
-	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "hash_prefix"}, pgx.CopyFromRows(rows)); err != nil {
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"publishers"}, []string{"domain", "hash_prefix"},
+		pgx.CopyFromRows(rows)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -138,7 +139,8 @@ func TestChangesAreSeenByThreeServers(t *testing.T) {
 
 	exec(t, conn, "INSERT INTO publishers (domain) VALUES ('www.example.com')")
 	servertest.Seen(t, servertest.Soon, "www.other.example", false, servers...)
-	servertest.Until(t, "allowed without a prefix", servertest.Soon, func() bool { return servers[0].CheckOrigin("https://www.example.com").Allowed })
+	servertest.Until(t, "allowed without a prefix", servertest.Soon,
+		func() bool { return servers[0].CheckOrigin("https://www.example.com").Allowed })
 	exec(t, conn, "TRUNCATE publishers")
 	servertest.Seen(t, servertest.Soon, "www.example.com", false, servers...)
 }
@@ -202,12 +204,15 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 		{name: "another column", sql: "UPDATE cms.sites SET visits = visits + 1", want: nil},
 		{name: "the prefix", sql: "UPDATE cms.sites SET amp_hash = 'x' WHERE host = 'a.example'", want: []string{"a.example"}},
 		{name: "the domain", sql: "UPDATE cms.sites SET host = 'd.example' WHERE host = 'a.example'", want: []string{"a.example d.example"}},
-		{name: "the condition", sql: "UPDATE cms.sites SET active = NOT active WHERE host IN ('b.example', 'c.example')", want: []string{"b.example c.example"}},
+		{name: "the condition", sql: "UPDATE cms.sites SET active = NOT active WHERE host IN ('b.example', 'c.example')",
+			want: []string{"b.example c.example"}},
 		{name: "no row", sql: "DELETE FROM cms.sites WHERE host = 'none.example'", want: nil},
 		{name: "delete", sql: "DELETE FROM cms.sites WHERE host IN ('d.example', 'b.example')", want: []string{"d.example"}},
-		{name: "no domain", sql: "INSERT INTO cms.sites (host) VALUES (NULL), (''), ('   '), ('not_a_domain'), ('UPPER.example'), ('" + long + "')", want: nil},
+		{name: "no domain", sql: "INSERT INTO cms.sites (host) VALUES (NULL), (''), ('   '), ('not_a_domain'), ('UPPER.example'), ('" + long +
+			"')", want: nil},
 		{name: "rolled back", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); ROLLBACK", want: nil},
-		{name: "two statements", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); DELETE FROM cms.sites WHERE host = 'c.example'; COMMIT",
+		{name: "two statements", sql: "BEGIN; INSERT INTO cms.sites (host) VALUES ('e.example'); DELETE FROM cms.sites WHERE host = " +
+			"'c.example'; COMMIT",
 			want: []string{"e.example", "c.example"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -217,12 +222,14 @@ func TestOnlyWhatChangedIsReported(t *testing.T) {
 			}
 		})
 	}
-	for _, sql := range []string{"TRUNCATE cms.sites", "INSERT INTO cms.sites (host) SELECT 'site-' || n || '.example' FROM generate_series(1, 30001) AS n"} {
+	for _, sql := range []string{"TRUNCATE cms.sites", "INSERT INTO cms.sites (host) SELECT 'site-' || n || '.example' FROM " +
+		"generate_series(1, 30001) AS n"} {
 		exec(t, conn, sql)
 		servertest.Until(t, sql+": everything may have changed", servertest.Soon, func() bool { return slices.Equal(take(), []string{""}) })
 	}
 	// Many rows are in few messages, and none is missing.
-	exec(t, conn, "DELETE FROM cms.sites WHERE host LIKE 'site-%' AND right(host, 9) IN ('0.example', '1.example', '2.example', '3.example', '4.example')")
+	exec(t, conn, "DELETE FROM cms.sites WHERE host LIKE 'site-%' AND right(host, 9) IN ('0.example', '1.example', '2.example', "+
+		"'3.example', '4.example')")
 	messages := take()
 	names := strings.Fields(strings.Join(messages, " "))
 	if slices.Sort(names); len(slices.Compact(names)) != 15_001 || len(messages) > 60 {
@@ -356,7 +363,8 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	}
 	install(sqlsource.Config{})
 	servertest.Seen(t, servertest.Soon, "www.suspended.example", true, m)
-	exec(t, conn, "CREATE TRIGGER ampcors_audit BEFORE UPDATE ON publishers FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()")
+	exec(t, conn, "CREATE TRIGGER ampcors_audit BEFORE UPDATE ON publishers FOR EACH ROW EXECUTE FUNCTION "+
+		"suppress_redundant_updates_trigger()")
 	if ok, err := s.IsInstalled(t.Context()); !ok || err != nil {
 		t.Errorf("with a trigger of another program: %t, %v", ok, err)
 	}
@@ -371,7 +379,8 @@ func TestLookupsFailWithoutTheConditionOfTheTriggers(t *testing.T) {
 	})
 	// The triggers are looked at, though no connection can listen.
 	exec(t, conn, "ALTER ROLE ampcors NOLOGIN")
-	exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_is_in_recovery()%'")
+	exec(t, conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT "+
+		"pg_is_in_recovery()%'")
 	exec(t, conn, "DROP FUNCTION ampcors_notify_publishers CASCADE") // without triggers, a change is seen later
 	servertest.Until(t, "lookups work", servertest.Soon, func() bool {
 		got, err := s.Database().PublisherByDomain(t.Context(), "www.suspended.example")
@@ -488,7 +497,8 @@ func TestNoOutputHasThePassword(t *testing.T) {
 			t.Errorf("%q: %v\n%s", connString, err, &output)
 		}
 	}
-	for _, right := range []string{"", "postgres://a/b", "host=a password='s3 cret' application_name=x pool_max_conns=4", "host=a work_mem=1MB"} {
+	for _, right := range []string{"", "postgres://a/b", "host=a password='s3 cret' application_name=x pool_max_conns=4",
+		"host=a work_mem=1MB"} {
 		if err := CheckConnString(right); err != nil {
 			t.Errorf("%q: %v", right, err)
 		}
@@ -634,7 +644,8 @@ func TestKilledConnections(t *testing.T) {
 			for until := answered.Load() + 50; answered.Load() < until && ctx.Err() == nil; {
 				time.Sleep(time.Millisecond)
 			}
-			tag, err := killer.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid NOT IN (pg_backend_pid(), $1)", spared)
+			tag, err := killer.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid "+
+				"NOT IN (pg_backend_pid(), $1)", spared)
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
@@ -761,7 +772,8 @@ func TestTheTriggersSeeEachChange(t *testing.T) {
 		CREATE ROLE writer LOGIN`)
 	for _, kind := range []string{"citext", "text COLLATE no_case", "varchar(255)", "text"} {
 		t.Run(kind, func(t *testing.T) {
-			exec(t, conn, "DROP TABLE sites; CREATE TABLE sites (domain "+kind+", hash_prefix text, plan citext, n int); GRANT ALL ON sites TO writer")
+			exec(t, conn, "DROP TABLE sites; CREATE TABLE sites (domain "+kind+
+				", hash_prefix text, plan citext, n int); GRANT ALL ON sites TO writer")
 			table := sqlsource.Config{Table: "sites", Condition: "plan = 'pro' OR plan IN (SELECT plan FROM plans WHERE n = 1)"}
 			s := newTestTable(t, table, db.Addr)
 			if err := s.Install(t.Context()); err != nil {
@@ -773,7 +785,8 @@ func TestTheTriggersSeeEachChange(t *testing.T) {
 				sql  string
 				want []string
 			}{
-				{"INSERT INTO sites VALUES ('www.example.com', 'a', 'PRO'), ('b.example', 'b', 'pro'), ('B.example', 'c', 'pro')", []string{"b.example www.example.com"}},
+				{"INSERT INTO sites VALUES ('www.example.com', 'a', 'PRO'), ('b.example', 'b', 'pro'), ('B.example', 'c', 'pro')",
+					[]string{"b.example www.example.com"}},
 				{"UPDATE sites SET domain = 'WWW.example.com' WHERE domain = 'www.example.com'", []string{"www.example.com"}},
 				{"UPDATE sites SET domain = 'www.example.com' WHERE domain = 'WWW.example.com'", []string{"www.example.com"}},
 				{"UPDATE sites SET hash_prefix = 'A' WHERE hash_prefix = 'a'", []string{"www.example.com"}},
@@ -785,7 +798,8 @@ func TestTheTriggersSeeEachChange(t *testing.T) {
 				{"INSERT INTO plans VALUES ('gold'); UPDATE sites SET plan = 'gold', n = 1", nil},
 				{"CREATE TEMP TABLE plans (plan text); UPDATE sites SET plan = NULL; DROP TABLE pg_temp.plans", []string{"www.example.com"}},
 				{"UPDATE sites SET plan = 'gold'", []string{"www.example.com"}},
-				{"CREATE SCHEMA ampcors; CREATE TABLE ampcors.plans (plan text); UPDATE sites SET plan = NULL; DROP SCHEMA ampcors CASCADE", []string{"www.example.com"}},
+				{"CREATE SCHEMA ampcors; CREATE TABLE ampcors.plans (plan text); UPDATE sites SET plan = NULL; DROP SCHEMA ampcors CASCADE",
+					[]string{"www.example.com"}},
 			} {
 				exec(t, conn, test.sql)
 				if got := take(); !slices.Equal(got, test.want) {
@@ -799,8 +813,8 @@ func TestTheTriggersSeeEachChange(t *testing.T) {
 	}
 }
 
-// Run one by one, the statements cannot keep what a writer has in view from the triggers: they count as not installed. In one transaction, they
-// leave its search_path as it was.
+// Run one by one, the statements cannot keep what a writer has in view from the triggers: they count as not installed. In one
+// transaction, they leave its search_path as it was.
 func TestInstallIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	db := servertest.Postgres(t)
@@ -813,7 +827,8 @@ func TestInstallIsOneTransaction(t *testing.T) {
 	}
 	head, rest, _ := strings.Cut(statements, "CREATE OR REPLACE")
 	function, rest, _ := strings.Cut(rest, tag+";\n")
-	for _, statement := range slices.Concat(strings.SplitAfter(head, ";\n"), []string{"CREATE OR REPLACE" + function + tag}, strings.SplitAfter(rest, ";\n")) {
+	for _, statement := range slices.Concat(strings.SplitAfter(head, ";\n"), []string{"CREATE OR REPLACE" + function + tag},
+		strings.SplitAfter(rest, ";\n")) {
 		if strings.TrimSpace(statement) != "" {
 			exec(t, conn, statement)
 		}
@@ -827,7 +842,8 @@ func TestInstallIsOneTransaction(t *testing.T) {
 		t.Errorf("in a transaction: %t, %v", installed, err)
 	}
 	var path, kept string
-	if err := conn.QueryRow(t.Context(), "SELECT current_setting('search_path'), to_regclass('public.later')::text").Scan(&path, &kept); err != nil || path != `"$user", missing, public` {
+	if err := conn.QueryRow(t.Context(), "SELECT current_setting('search_path'), to_regclass('public.later')::text").Scan(&path,
+		&kept); err != nil || path != `"$user", missing, public` {
 		t.Errorf("%s, %s, %v", path, kept, err)
 	}
 }
@@ -838,7 +854,8 @@ func TestRowSecurityIsNoAnswer(t *testing.T) {
 	db, owner := database(t)
 	exec(t, owner, "CREATE ROLE server LOGIN; GRANT SELECT ON publishers TO server")
 	add(t, owner, "www.example.com", "other.example")
-	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1),
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -847,8 +864,11 @@ func TestRowSecurityIsNoAnswer(t *testing.T) {
 	servertest.Until(t, "ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
 	lookup := s.Database().PublisherByDomain
-	for _, policy := range []string{"", "CREATE POLICY own ON publishers TO server USING (domain = current_user); CREATE POLICY others ON publishers TO ampcors USING (true); " +
-		"CREATE POLICY writes ON publishers FOR INSERT TO server WITH CHECK (true)", "CREATE POLICY restrictive ON publishers AS RESTRICTIVE USING (true)", "DROP POLICY restrictive ON publishers; CREATE POLICY most ON publishers USING (domain <> 'www.example.com')"} {
+	for _, policy := range []string{"", "CREATE POLICY own ON publishers TO server USING (domain = current_user); CREATE POLICY others ON " +
+		"publishers TO ampcors USING (true); " +
+		"CREATE POLICY writes ON publishers FOR INSERT TO server WITH CHECK (true)",
+		"CREATE POLICY restrictive ON publishers AS RESTRICTIVE USING (true)",
+		"DROP POLICY restrictive ON publishers; CREATE POLICY most ON publishers USING (domain <> 'www.example.com')"} {
 		exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; "+policy)
 		servertest.Until(t, "lookups fail", servertest.Soon, func() bool {
 			_, err := lookup(t.Context(), "other.example")
@@ -872,11 +892,13 @@ func TestRowSecurityIsNoAnswer(t *testing.T) {
 		add(t, owner, "other.example")
 		servertest.Seen(t, servertest.Soon, "other.example", true, mw)
 	}
-	exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; CREATE ROLE readers; GRANT readers TO server; CREATE POLICY readers ON publishers FOR SELECT TO readers USING (true)")
+	exec(t, owner, "ALTER TABLE publishers ENABLE ROW LEVEL SECURITY; CREATE ROLE readers; GRANT readers TO server; CREATE POLICY readers "+
+		"ON publishers FOR SELECT TO readers USING (true)")
 	servertest.Until(t, "with a policy that shows each row", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 	servertest.Seen(t, servertest.Soon, "www.example.com", true, mw)
 	exec(t, owner, "CREATE POLICY few ON publishers AS RESTRICTIVE FOR SELECT TO readers USING (domain <> 'www.example.com')")
-	servertest.Until(t, "with a restrictive policy", servertest.Soon, func() bool { return errors.Is(s.Ping(t.Context()), sqlsource.ErrRowSecurity) })
+	servertest.Until(t, "with a restrictive policy", servertest.Soon,
+		func() bool { return errors.Is(s.Ping(t.Context()), sqlsource.ErrRowSecurity) })
 	exec(t, owner, "ALTER ROLE server BYPASSRLS")
 	servertest.Until(t, "a user with BYPASSRLS is ready", servertest.Soon, func() bool { return s.Ping(t.Context()) == nil })
 }
@@ -885,10 +907,12 @@ func TestRowSecurityIsNoAnswer(t *testing.T) {
 func TestAReplacedTableIsSeen(t *testing.T) {
 	t.Parallel()
 	for _, change := range []string{
-		"BEGIN; ALTER TABLE publishers DISABLE TRIGGER ALL; DELETE FROM publishers; ALTER TABLE publishers ENABLE ALWAYS TRIGGER ampcors_insert, " +
+		"BEGIN; ALTER TABLE publishers DISABLE TRIGGER ALL; DELETE FROM publishers; ALTER TABLE publishers ENABLE ALWAYS TRIGGER " +
+			"ampcors_insert, " +
 			"ENABLE ALWAYS TRIGGER ampcors_update, ENABLE ALWAYS TRIGGER ampcors_delete, ENABLE ALWAYS TRIGGER ampcors_truncate; COMMIT",
 		"BEGIN; DROP TABLE publishers; " + createTable + "; INSTALL; COMMIT",
-		"CREATE SCHEMA other; SET search_path = other; " + createTable + "; INSTALL; BEGIN; ALTER SCHEMA public RENAME TO old; ALTER SCHEMA other RENAME TO public; COMMIT",
+		"CREATE SCHEMA other; SET search_path = other; " + createTable +
+			"; INSTALL; BEGIN; ALTER SCHEMA public RENAME TO old; ALTER SCHEMA other RENAME TO public; COMMIT",
 		"ALTER TABLE publishers ALTER COLUMN domain TYPE text COLLATE \"C\" USING 'x' || domain",
 	} {
 		t.Run(strings.Fields(change)[1], func(t *testing.T) {
@@ -946,7 +970,8 @@ func TestAPatternIsARow(t *testing.T) {
 	is := func(want bool) {
 		t.Helper()
 		servertest.Until(t, "the change is seen", servertest.Soon, func() bool {
-			return mw.CheckOrigin("https://www.acme.example").Allowed == want && mw.CheckOrigin("https://a-b-acme-example.cdn.ampproject.org").Allowed == want
+			return mw.CheckOrigin("https://www.acme.example").Allowed == want &&
+				mw.CheckOrigin("https://a-b-acme-example.cdn.ampproject.org").Allowed == want
 		})
 	}
 	is(false)
@@ -1000,12 +1025,14 @@ func TestAReadOnlyUserIsSaid(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)
 	exec(t, conn, "CREATE ROLE server LOGIN; GRANT SELECT ON publishers TO server; ALTER ROLE server SET default_transaction_read_only = on")
-	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s, err := New(Config{ConnString: strings.Replace(servertest.DSN(db.Addr), "://ampcors@", "://server@", 1),
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on") || strings.Contains(err.Error(), "standby") {
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "default_transaction_read_only is on") ||
+		strings.Contains(err.Error(), "standby") {
 		t.Error(err)
 	}
 }

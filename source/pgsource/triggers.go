@@ -64,7 +64,8 @@ func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
 	var own, others int
 	var isHidden bool
 	for dead := s.db.Stats().OpenConnections; ; dead-- { // all connections of the pool may be dead
-		err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others, &isHidden)
+		err := s.db.QueryRowContext(ctx, countSQL, s.triggers.table, s.triggers.body, s.triggers.mark).Scan(&own, &others,
+			&isHidden)
 		if err == nil {
 			return own == len(triggerNames), s.fits(others, isHidden)
 		}
@@ -82,34 +83,41 @@ func isLost(err error) bool {
 }
 
 // countSQL counts the triggers that have the names in triggerNames: first, those that are enabled and have this
-// body, with a search_path that a writer cannot change; second, those that are made for other columns or another condition; third, whether a policy may hide rows from this user.
+// body, with a search_path that a writer cannot change; second, those that are made for other columns or another
+// condition; third, whether a policy may hide rows from this user.
 var countSQL = `SELECT count(*) FILTER (WHERE t.tgenabled IN ('O', 'A') AND p.prosrc = $2
-		AND EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting ~ '^search_path=(.*, )?pg_temp$')), count(*) FILTER (WHERE strpos(p.prosrc, $3) = 0),
+		AND EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE setting ~ '^search_path=(.*, )?pg_temp$')), count(*)
+			FILTER (WHERE strpos(p.prosrc, $3) = 0),
 	COALESCE(` + driver.MayHideRows("to_regclass($1)") + `, false)
-	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname IN ('` + strings.Join(triggerNames, "', '") + `')`
+	FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid WHERE t.tgrelid = to_regclass($1) AND t.tgname IN
+		('` + strings.Join(triggerNames, "', '") + `')`
 
-// identitySQL tells a table from one that has replaced it, or has been rewritten, and its triggers from ones that were made or
-// enabled again. Rows may have changed meanwhile without a trigger: a dump that is restored, a schema that is swapped, DISABLE
-// TRIGGER, ALTER COLUMN TYPE.
+// identitySQL tells a table from one that has replaced it, or has been rewritten, and its triggers from ones that
+// were made or enabled again. Rows may have changed meanwhile without a trigger: a dump that is restored, a schema
+// that is swapped, DISABLE TRIGGER, ALTER COLUMN TYPE.
 const identitySQL = `COALESCE((SELECT concat_ws(' ', c.oid, c.relfilenode, c.xmin,
 	(SELECT string_agg(concat_ws(':', t.oid, t.xmin), ',' ORDER BY t.oid) FROM pg_trigger AS t WHERE t.tgrelid = c.oid),
-	(SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0))
+	(SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute AS a WHERE a.attrelid = c.oid AND
+		a.attnum > 0))
 	FROM pg_class AS c WHERE c.oid = to_regclass($1)), 'none')`
 
 // ErrOtherTriggers says that the triggers on a table were installed with other columns or another
 // condition than a [Config] has. Either the triggers or the Config is wrong. If the Config lacks the
 // condition of the triggers, a suspended publisher would get in. So lookups fail, and the error wraps
 // [source.ErrNoStale].
-var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table are for other columns or another condition, character for character; use theirs, or run ampcors source install --replace with yours; %w", source.ErrNoStale)
+var ErrOtherTriggers = fmt.Errorf("pgsource: the triggers of the table are for other columns or another condition, "+
+	"character for character; use theirs, or run ampcors source install --replace with yours; %w", source.ErrNoStale)
 
 // rowSecurityIsOn is a setting that nobody has, so that to read it is an error.
 const rowSecurityIsOn = "ampcors.row_security_is_on"
 
-// whereHidden returns the table with a condition that fails where isHidden, SQL about its name, holds. PostgreSQL evaluates it once
-// for a statement, before it looks at rows: a lookup that was answered a moment before the next check must not have seen fewer rows.
+// whereHidden returns the table with a condition that fails where isHidden, SQL about its name, holds. PostgreSQL
+// evaluates it once for a statement, before it looks at rows: a lookup that was answered a moment before the next
+// check must not have seen fewer rows.
 func whereHidden(table sqlsource.Config, isHidden func(regclass string) string) sqlsource.Config {
 	regclass := "to_regclass('" + cmp.Or(table.Table, "publishers") + "')"
-	condition := fmt.Sprintf("CASE WHEN %s THEN current_setting('%s') = '' ELSE true END", isHidden(regclass), rowSecurityIsOn)
+	condition := fmt.Sprintf("CASE WHEN %s THEN current_setting('%s') = '' ELSE true END", isHidden(regclass),
+		rowSecurityIsOn)
 	if table.Condition != "" {
 		condition = "(" + table.Condition + "\n) AND " + condition
 	}
@@ -117,9 +125,9 @@ func whereHidden(table sqlsource.Config, isHidden func(regclass string) string) 
 	return table
 }
 
-// ask returns the answer of the lookups that do not look at policies. Once these have failed because there may be some, it
-// asks with the lookups that do, which take half as long again. What is missing is asked for twice: a user who gets a right while a lookup is
-// planned and run, or loses it, may see no rows, and no policy that hides them.
+// ask returns the answer of the lookups that do not look at policies. Once these have failed because there may be
+// some, it asks with the lookups that do, which take half as long again. What is missing is asked for twice: a user
+// who gets a right while a lookup is planned and run, or loses it, may see no rows, and no policy that hides them.
 func (s *Table) ask(do func(*sqlsource.Table) (string, error)) (string, error) {
 	if !s.hasPolicies.Load() {
 		found, err := said(do(s.Table))
@@ -152,8 +160,8 @@ const (
 	otherTriggersBefore // they are not checked now, and the last check found those of another Config
 )
 
-// fits notes whether there are triggers of another Config, or whether rows may be hidden, and returns ErrOtherTriggers or
-// sqlsource.ErrRowSecurity if so.
+// fits notes whether there are triggers of another Config, or whether rows may be hidden, and returns
+// ErrOtherTriggers or sqlsource.ErrRowSecurity if so.
 func (s *Table) fits(others int, isHidden bool) error {
 	if isHidden && others == 0 {
 		if s.fit.Swap(hiddenRows) != hiddenRows {
@@ -203,8 +211,10 @@ type noTriggers struct{ table string }
 
 func (e noTriggers) Error() string {
 	return fmt.Sprintf("pgsource: %s does not have the triggers for these columns and this condition, or not enabled, "+
-		"so revocations are seen late; run ampcors source install with the same flags; if it is not the table that you mean, "+
-		"another schema of the search_path has one of that name (ampcors check names it): write the schema in the table's name", e.table)
+		"so revocations are seen late; run ampcors source install with the same flags; if it is not the table that you "+
+		"mean, "+
+		"another schema of the search_path has one of that name (ampcors check names it): write the schema in the table's "+
+		"name", e.table)
 }
 
 // triggers are those of a table.
@@ -242,8 +252,9 @@ func triggersOn(t sqlsource.Config) (triggers, error) {
 			Reason: fmt.Sprintf("is too long by %d bytes", longest-maxIdentifier), Want: "a shorter name"}
 	}
 	if strings.Contains(t.Condition, tag) {
-		return triggers{}, &badvalue.Error{Code: badvalue.Malformed, Path: "Table.Condition", Value: t.Condition, Reason: "contains " + tag,
-			Want: "a condition without it"}
+		return triggers{}, &badvalue.Error{Code: badvalue.Malformed, Path: "Table.Condition", Value: t.Condition,
+			Reason: "contains " + tag,
+			Want:   "a condition without it"}
 	}
 	if schema != "" {
 		function = schema + "." + function
@@ -305,7 +316,8 @@ EXCEPTION WHEN OTHERS THEN
 	IF current_setting('%[8]s', true) = 'on' THEN
 		RAISE;
 	END IF;
-	RAISE WARNING 'ampcors: the triggers of %[9]s fail, so that each write makes all servers look up everything: %%', SQLERRM;
+	RAISE WARNING 'ampcors: the triggers of %[9]s fail, so that each write makes all servers look up everything: %%', `+
+		`SQLERRM;
 	PERFORM pg_notify('%[2]s', '');
 	RETURN NULL;
 END
@@ -314,10 +326,13 @@ END
 		rows("ampcors_old", t.DomainColumn, prefix), rows("ampcors_new", t.DomainColumn, prefix), maxPayload,
 		installing, t.Table)
 	var b strings.Builder
-	// A writer's search_path must not change what Condition and its operators mean, nor may its own schema or temporary tables.
+	// A writer's search_path must not change what Condition and its operators mean, nor may its own schema or
+	// temporary tables.
 	b.WriteString("SELECT set_config('ampcors.search_path', current_setting('search_path'), true);\n")
-	b.WriteString("SELECT set_config('search_path', concat_ws(', ', (SELECT string_agg(quote_ident(schema), ', ') FROM unnest(current_schemas(false)) AS schema), 'pg_temp'), true);\n")
-	fmt.Fprintf(&b, "CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS %s%s%s;\n",
+	b.WriteString("SELECT set_config('search_path', concat_ws(', ', (SELECT string_agg(quote_ident(schema), ', ') FROM " +
+		"unnest(current_schemas(false)) AS schema), 'pg_temp'), true);\n")
+	fmt.Fprintf(&b, "CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS "+
+		"%s%s%s;\n",
 		function, tag, body, tag)
 	b.WriteString("SELECT set_config('search_path', current_setting('ampcors.search_path'), true);\n")
 	for i, event := range []string{
@@ -327,7 +342,8 @@ END
 		"TRUNCATE ON %s",
 	} {
 		// ALWAYS: also for rows that are written with session_replication_role=replica.
-		fmt.Fprintf(&b, "DROP TRIGGER IF EXISTS %[1]s ON %[2]s;\nCREATE TRIGGER %[1]s AFTER %[3]s FOR EACH STATEMENT EXECUTE FUNCTION %[4]s();\n"+
+		fmt.Fprintf(&b, "DROP TRIGGER IF EXISTS %[1]s ON %[2]s;\nCREATE TRIGGER %[1]s AFTER %[3]s FOR EACH STATEMENT "+
+			"EXECUTE FUNCTION %[4]s();\n"+
 			"ALTER TABLE %[2]s ENABLE ALWAYS TRIGGER %[1]s;\n", triggerNames[i], t.Table, fmt.Sprintf(event, t.Table), function)
 	}
 	// The triggers for INSERT, UPDATE and DELETE run once, for no row, so that an error in Condition shows

@@ -67,7 +67,8 @@ func TestAChangeHasReachedTheReplica(t *testing.T) {
 	if err := s.Remove(ctx, "www.example.com"); err != nil || onReplica("www.example.com") != "0" {
 		t.Errorf("%v; the replica has %s", err, onReplica("www.example.com"))
 	}
-	if err := newReplicated(t, 2, time.Second, master.Addr).Remove(ctx, "www.example.com"); err == nil || !strings.Contains(err.Error(), "1 of 2 replicas") {
+	if err := newReplicated(t, 2, time.Second, master.Addr).Remove(ctx, "www.example.com"); err == nil ||
+		!strings.Contains(err.Error(), "1 of 2 replicas") {
 		t.Errorf("there is one replica, but: %v", err)
 	}
 }

@@ -75,7 +75,8 @@ func TestAClusterWithADeadMasterIsNotListening(t *testing.T) {
 		}
 	}
 	log := new(servertest.Buffer)
-	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{nodes[0].Addr}}, Topology: Cluster, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s, err := New(Config{Redis: rueidis.ClientOption{InitAddress: []string{nodes[0].Addr}}, Topology: Cluster,
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

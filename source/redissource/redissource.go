@@ -30,10 +30,10 @@
 // change that Redis could not report in that time is seen then, or after [source.Config].TTL if that is
 // earlier.
 //
-// Redis reports an expired key when it removes it, which can be much later. So a lookup also asks when the key expires
-// (PTTL), and nothing is remembered for longer. If the user lacks the permission +pttl, an expiry is seen when Redis reports
-// it, or after [source.Config].TTL. Redis does not report SWAPDB: after one, run FLUSHDB on the database that the servers no longer
-// use.
+// Redis reports an expired key when it removes it, which can be much later. So a lookup also asks when the key
+// expires (PTTL), and nothing is remembered for longer. If the user lacks the permission +pttl, an expiry is seen
+// when Redis reports it, or after [source.Config].TTL. Redis does not report SWAPDB: after one, run FLUSHDB on the
+// database that the servers no longer use.
 //
 // # Cluster and Sentinel
 //
@@ -162,10 +162,14 @@ func New(cfg Config) (*Store, error) {
 	report(!slices.Contains([]Topology{Standalone, Cluster, Sentinel}, topology), badvalue.Unknown, "Topology", topology,
 		"is unknown", fmt.Sprintf("%q, %q or %q", Standalone, Cluster, Sentinel))
 	report((topology == Sentinel) != (o.Sentinel.MasterSet != ""), badvalue.Conflict, "Topology", topology,
-		fmt.Sprintf("does not go with the Redis.Sentinel.MasterSet %.80q", o.Sentinel.MasterSet), "a MasterSet with Sentinel, and none without")
-	report(topology == Standalone && len(o.InitAddress) > 1, badvalue.Conflict, "Redis.InitAddress", strings.Join(o.InitAddress, " "),
-		fmt.Sprintf("has %d addresses, and Topology is %q", len(o.InitAddress), topology), fmt.Sprintf("one, or Topology %q", Cluster))
-	report(len(o.InitAddress) == 0, badvalue.Missing, "Redis.InitAddress", "", "is empty", `an address such as "localhost:6379"`)
+		fmt.Sprintf("does not go with the Redis.Sentinel.MasterSet %.80q", o.Sentinel.MasterSet),
+		"a MasterSet with Sentinel, and none without")
+	report(topology == Standalone && len(o.InitAddress) > 1, badvalue.Conflict, "Redis.InitAddress",
+		strings.Join(o.InitAddress, " "),
+		fmt.Sprintf("has %d addresses, and Topology is %q", len(o.InitAddress), topology),
+		fmt.Sprintf("one, or Topology %q", Cluster))
+	report(len(o.InitAddress) == 0, badvalue.Missing, "Redis.InitAddress", "", "is empty",
+		`an address such as "localhost:6379"`)
 	for _, option := range []struct {
 		name, why string
 		isSet     bool
@@ -183,17 +187,21 @@ func New(cfg Config) (*Store, error) {
 	report(o.Dialer.KeepAlive < 0, badvalue.OutOfRange, "Redis.Dialer.KeepAlive", o.Dialer.KeepAlive,
 		"is negative, and without it a connection that stops answering would never be closed", "0 for the default, or more")
 	report(cfg.Replicas < 0, badvalue.OutOfRange, "Replicas", cfg.Replicas, "is negative", "0 for none, or more")
-	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond, badvalue.OutOfRange, "ReplicaTimeout", cfg.ReplicaTimeout,
+	report(cfg.ReplicaTimeout != 0 && cfg.ReplicaTimeout < time.Millisecond, badvalue.OutOfRange, "ReplicaTimeout",
+		cfg.ReplicaTimeout,
 		"is less than a millisecond", "at least 1ms, or 0 for the default")
-	report(cfg.ReplicaTimeout != 0 && cfg.Replicas == 0, badvalue.Useless, "ReplicaTimeout", cfg.ReplicaTimeout, "is set, and Replicas is 0",
+	report(cfg.ReplicaTimeout != 0 && cfg.Replicas == 0, badvalue.Useless, "ReplicaTimeout", cfg.ReplicaTimeout,
+		"is set, and Replicas is 0",
 		"Replicas, or remove it")
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	prefix := cmp.Or(cfg.KeyPrefix, "ampcors:")
-	s := &Store{link: link{masters: o.InitAddress}, topology: topology, publisher: prefix + "publisher:", hash: prefix + "hash:",
+	s := &Store{link: link{masters: o.InitAddress}, topology: topology, publisher: prefix + "publisher:",
+		hash:   prefix + "hash:",
 		expiry: make(map[string]*time.Timer), replicas: cfg.Replicas, timeout: cmp.Or(cfg.ReplicaTimeout, time.Second)}
-	s.reports = driver.NewReports(cmp.Or(cfg.Logger, slog.Default()), slog.String("redis", strings.Join(o.InitAddress, ",")))
+	s.reports = driver.NewReports(cmp.Or(cfg.Logger, slog.Default()),
+		slog.String("redis", strings.Join(o.InitAddress, ",")))
 	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1) // one connection, as each is told of every change
 	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 3*time.Second)
 	if o.RetryDelay == nil { // one retry, at once: a lookup that must fail should not wait
@@ -227,10 +235,10 @@ func (s *Store) Close() {
 	s.expiry = nil
 }
 
-// Ping makes both lookups once. It reports whether Redis answers and would report a change, and otherwise why not: it cannot be reached, is
-// not what Config.Topology says, is too old, or rejects the password. Right after New, it waits for the first
-// connection until ctx is done. Use it for a readiness check if a server is to be ready only while it can look
-// up publishers that it does not remember.
+// Ping makes both lookups once. It reports whether Redis answers and would report a change, and otherwise why not:
+// it cannot be reached, is not what Config.Topology says, is too old, or rejects the password. Right after New, it
+// waits for the first connection until ctx is done. Use it for a readiness check if a server is to be ready only
+// while it can look up publishers that it does not remember.
 func (s *Store) Ping(ctx context.Context) error {
 	client, err := s.open(ctx, "")
 	if err != nil {
@@ -271,7 +279,8 @@ func obey[T any](ctx context.Context, do func() (T, error)) (T, error) {
 // Database returns what [source.New] needs. Its IsListening reports whether Redis, or each master of a Cluster,
 // answered a lookup within the last second, and would report a change.
 func (s *Store) Database() source.Database {
-	src := source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash, Notify: s.listeners.Notify,
+	src := source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash,
+		Notify:      s.listeners.Notify,
 		IsListening: s.reports.IsListening, Publishers: s.publishers}
 	if s.topology == Cluster {
 		src.Shards, src.Shard = numShards, s.shard
@@ -287,7 +296,8 @@ func (s *Store) publisherByDomain(ctx context.Context, domain string) (string, e
 		return "", err
 	}
 	left, err := obey(ctx, func() (int64, error) { return client.Do(ctx, client.B().Pttl().Key(key).Build()).AsInt64() })
-	if answer, isAnswer := rueidis.IsRedisErr(err); isAnswer && strings.HasPrefix(answer.Error(), "NOPERM") { // it may be allowed EXISTS
+	// it may be allowed EXISTS
+	if answer, isAnswer := rueidis.IsRedisErr(err); isAnswer && strings.HasPrefix(answer.Error(), "NOPERM") {
 		left, err = obey(ctx, func() (int64, error) { return client.Do(ctx, client.B().Exists().Key(key).Build()).AsInt64() })
 		left -= 2 // as PTTL has it: without an expiry, or missing
 	}
@@ -300,7 +310,8 @@ func (s *Store) publisherByDomain(ctx context.Context, domain string) (string, e
 	return domain, nil
 }
 
-// expires reports a publisher when its key has expired: Redis reports that only when it removes the key, which can be much later.
+// expires reports a publisher when its key has expired: Redis reports that only when it removes the key, which can
+// be much later.
 func (s *Store) expires(domain string, left time.Duration) {
 	s.expiryMu.Lock()
 	defer s.expiryMu.Unlock()
@@ -332,7 +343,9 @@ func (s *Store) publisherByHash(ctx context.Context, prefix string) (string, err
 	if err != nil {
 		return "", err
 	}
-	domain, err := obey(ctx, func() (string, error) { return client.Do(ctx, client.B().Get().Key(key).Build()).ToString() })
+	domain, err := obey(ctx, func() (string, error) {
+		return client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
+	})
 	if rueidis.IsRedisNil(err) {
 		return "", nil
 	}
@@ -407,7 +420,10 @@ func (s *Store) publishers(ctx context.Context) iter.Seq2[string, error] {
 
 // isMaster reports whether a node is a master. It returns an error if the node's cluster is incomplete.
 func (s *Store) isMaster(ctx context.Context, node rueidis.Client) (bool, error) {
-	role, err := obey(ctx, func() ([]rueidis.RedisMessage, error) { return node.Do(ctx, node.B().Role().Build()).ToArray() })
+	role, err := obey(ctx, func() ([]rueidis.RedisMessage,
+		error) {
+		return node.Do(ctx, node.B().Role().Build()).ToArray()
+	})
 	if err != nil || len(role) == 0 {
 		return false, err
 	}
@@ -448,11 +464,11 @@ func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
 // batch is how many publishers are written, or keys scanned, at once.
 const batch = 1000
 
-// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts, and patterns such as "*.example.com", for
-// [source.Config].Patterns. When it returns nil,
-// the masters have them in memory, and so have Config.Replicas replicas of each; how soon they are on
-// disk is Redis's setting (appendfsync). If some are not publisher domains, the error lists them and
-// none is written. After an error from Redis, some may be written, on some servers; call it again.
+// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts, and patterns such as
+// "*.example.com", for [source.Config].Patterns. When it returns nil, the masters have them in memory, and so have
+// Config.Replicas replicas of each; how soon they are on disk is Redis's setting (appendfsync). If some are not
+// publisher domains, the error lists them and none is written. After an error from Redis, some may be written, on
+// some servers; call it again.
 func (s *Store) Add(ctx context.Context, publishers ...string) error {
 	for _, publisher := range publishers {
 		if base, isPattern := strings.CutPrefix(publisher, "*."); isPattern {
@@ -488,7 +504,8 @@ type change struct {
 }
 
 // write makes all first changes of a batch, and then all second ones.
-func (s *Store) write(ctx context.Context, publishers []string, changes func(domain, prefix string) (first, second change)) error {
+func (s *Store) write(ctx context.Context, publishers []string,
+	changes func(domain, prefix string) (first, second change)) error {
 	domains := make([]string, len(publishers))
 	var problems []error
 	for i, publisher := range publishers {
@@ -599,7 +616,8 @@ func (s *Store) makeDurable(ctx context.Context, client rueidis.Client, changes 
 		wait := conn.B().Wait().Numreplicas(int64(s.replicas)).Timeout(s.timeout.Milliseconds()).Build()
 		n, err := lastOf([]rueidis.RedisResult{conn.Do(ctx, wait)})
 		if err == nil && n < int64(s.replicas) {
-			err = fmt.Errorf("redissource: after %v, %d of %d replicas have the change; if the master dies now, it may be undone", s.timeout,
+			err = fmt.Errorf("redissource: after %v, %d of %d replicas have the change; if the master dies now, it may be "+
+				"undone", s.timeout,
 				n, s.replicas)
 		}
 		return err

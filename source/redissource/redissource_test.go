@@ -71,7 +71,8 @@ func TestTheContextIsObeyed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servertest.Redis(t).Addr)
 	end := make(chan struct{})
-	stuck := &Store{link: link{client: stuckClient{s.client(t), end}}, reports: s.reports, topology: Standalone, publisher: s.publisher, hash: s.hash}
+	stuck := &Store{link: link{client: stuckClient{s.client(t), end}}, reports: s.reports, topology: Standalone, publisher: s.publisher,
+		hash: s.hash}
 	defer close(end)
 	for name, ask := range map[string]func(context.Context) error{
 		"PublisherByDomain": func(ctx context.Context) error {
@@ -222,7 +223,8 @@ func TestAPatternIsAKey(t *testing.T) {
 			}
 			s.replicas, s.timeout = 1, 100*time.Millisecond // only the Cluster has replicas
 			for _, change := range []func(context.Context, ...string) error{s.Add, s.Remove} {
-				if err := change(t.Context(), "*.acme.example"); topology != Cluster && (err == nil || !strings.Contains(err.Error(), "0 of 1 replicas")) {
+				if err := change(t.Context(), "*.acme.example"); topology != Cluster &&
+					(err == nil || !strings.Contains(err.Error(), "0 of 1 replicas")) {
 					t.Error(err)
 				}
 			}
@@ -347,16 +349,18 @@ func TestPingReportsWhetherRedisAnswers(t *testing.T) {
 
 func TestAWrongConfigIsReported(t *testing.T) {
 	_, err := New(Config{Redis: rueidis.ClientOption{
-		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true, ReplicaOnly: true,
+		ClientTrackingOptions: []string{"OPTIN"}, OnInvalidations: func([]rueidis.RedisMessage) {}, DisableCache: true, AlwaysRESP2: true,
+		ReplicaOnly:           true,
 		DisableAutoPipelining: true, Dialer: net.Dialer{KeepAlive: -1},
 	}, Replicas: -1, ReplicaTimeout: time.Microsecond})
 	if err == nil || strings.Count(err.Error(), "\n") != 9 {
 		t.Error(err)
 	}
 	for want, cfg := range map[string]Config{
-		`Topology "ring" is unknown; want "standalone", "cluster" or "sentinel"`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: "ring"},
-		`has 2 addresses, and Topology is "standalone"`:                          {Redis: rueidis.ClientOption{InitAddress: []string{"a:1", "b:1"}}},
-		`want a MasterSet with Sentinel`:                                         {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: Sentinel},
+		`Topology "ring" is unknown; want "standalone", "cluster" or "sentinel"`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}},
+			Topology: "ring"},
+		`has 2 addresses, and Topology is "standalone"`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1", "b:1"}}},
+		`want a MasterSet with Sentinel`:                {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}}, Topology: Sentinel},
 		`and none without`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"},
 			Sentinel: rueidis.SentinelOption{MasterSet: "x"}}, Topology: Cluster},
 		`ReplicaTimeout "1s" is set, and Replicas is 0`: {Redis: rueidis.ClientOption{InitAddress: []string{"a:1"}},
@@ -399,7 +403,8 @@ func TestAnExpiredKeyIsForgotten(t *testing.T) {
 	mw := newMiddleware(t, s)
 	servertest.Until(t, "it listens", servertest.Soon, s.reports.IsListening)
 	for _, expiry := range []string{"60000", "1000"} { // the second replaces the first
-		if answer, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.example.com", "1", "PX", expiry); answer != "OK" || err != nil {
+		if answer, err := servertest.RedisDo(redis.Addr, "SET", "ampcors:publisher:www.example.com", "1", "PX", expiry); answer != "OK" ||
+			err != nil {
 			t.Fatal(answer, err)
 		}
 		if !mw.CheckOrigin("https://www.example.com").Allowed {

@@ -133,7 +133,8 @@ func kindOf(err error) string {
 	case errors.As(err, &answer):
 		code, _, _ := strings.Cut(answer.Error(), " ")
 		return code
-	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, errNoConnection):
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF),
+		errors.Is(err, errNoConnection):
 		return "connection"
 	}
 	return driver.Kind(err)
@@ -154,11 +155,14 @@ func connect(option rueidis.ClientOption, topology Topology) (rueidis.Client, er
 	switch {
 	case errors.Is(err, rueidis.ErrNoCache):
 		cause, _, _ := strings.Cut(err.Error(), "\n") // what follows advises to turn off what this package needs
-		return nil, fmt.Errorf("redissource: Redis does not offer client-side caching; want Redis 6 or later, and a user with the permission +client|tracking: %s", cause)
+		return nil, fmt.Errorf("redissource: Redis does not offer client-side caching; want Redis 6 or later, and a user "+
+			"with the permission +client|tracking: %s", cause)
 	case err != nil && topology == Cluster && strings.Contains(err.Error(), "cluster support disabled"):
-		return nil, fmt.Errorf("redissource: Redis is not a Cluster, and Topology is %q; want %q: %w", topology, Standalone, err)
+		return nil, fmt.Errorf("redissource: Redis is not a Cluster, and Topology is %q; want %q: %w", topology, Standalone,
+			err)
 	case err != nil && topology == Sentinel && strings.Contains(strings.ToLower(err.Error()), "unknown command"):
-		return nil, fmt.Errorf("redissource: Redis.InitAddress names no Sentinel; want the addresses of the Sentinels: %w", err)
+		return nil, fmt.Errorf("redissource: Redis.InitAddress names no Sentinel; want the addresses of the Sentinels: %w",
+			err)
 	case err != nil:
 		return nil, fmt.Errorf("redissource: connecting to Redis: %w", err)
 	}
@@ -228,18 +232,22 @@ func (s *Store) look(ctx context.Context, client rueidis.Client) *outage {
 	if found != nil {
 		s.nudge(ctx, client, found)
 	}
-	if found == nil && covered != numSlots { // Redis answers lookups in the missing slots with an error, so they need not be rejected
-		found = &outage{err: errors.New("redissource: some hash slots have no master; a replica may be taking over"), slots: [][2]int{}}
+	// Redis answers lookups in the missing slots with an error, so they need not be rejected
+	if found == nil && covered != numSlots {
+		found = &outage{err: errors.New("redissource: some hash slots have no master; a replica may be taking over"),
+			slots: [][2]int{}}
 		s.nudge(ctx, client, &outage{}) // rueidis may know other nodes then
 	}
 	return found
 }
 
-// movedEvery is the least time between two calls of the listeners for slots that move: a Cluster moves many, one after another.
+// movedEvery is the least time between two calls of the listeners for slots that move: a Cluster moves many, one
+// after another.
 const movedEvery = 5 * time.Second
 
-// haveMoved reports whether the listeners must be called because hash slots have other masters now. These may have fewer keys, and nobody
-// reports that: a master that takes a slot without its keys, or a replica that is promoted behind.
+// haveMoved reports whether the listeners must be called because hash slots have other masters now. These may have
+// fewer keys, and nobody reports that: a master that takes a slot without its keys, or a replica that is promoted
+// behind.
 func (s *Store) haveMoved(masters map[string][][2]int, now time.Time) bool {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
@@ -260,8 +268,9 @@ func (s *Store) haveMoved(masters map[string][][2]int, now time.Time) bool {
 	return true
 }
 
-// lookAt returns an outage of the slots if a node does not answer a lookup, or would not report a change. Redis answers with an error
-// if it rejects the connection, such as for its password, and if it is now part of another deployment.
+// lookAt returns an outage of the slots if a node does not answer a lookup, or would not report a change. Redis
+// answers with an error if it rejects the connection, such as for its password, and if it is now part of another
+// deployment.
 func lookAt(ctx context.Context, node rueidis.Client, name, key string, slots [][2]int) *outage {
 	question := node.B().Ping().Build() // if there is no key of the node's slots
 	if key != "" {
@@ -281,20 +290,23 @@ func lookAt(ctx context.Context, node rueidis.Client, name, key string, slots []
 	}
 	info, err := results[1].AsMap()
 	if _, isAnswer := rueidis.IsRedisErr(err); isAnswer {
-		return nil // Redis 6.0 does not know it, and a user may lack the permission; each connection begins with CLIENT TRACKING, or fails
+		// Redis 6.0 does not know it, and a user may lack the permission; each connection begins with CLIENT
+		// TRACKING, or fails
+		return nil
 	}
 	if err != nil {
 		return &outage{err: fmt.Errorf("redissource: %s%w", name, err), slots: slots}
 	}
 	flags := info["flags"]
 	if names, _ := flags.AsStrSlice(); !slices.Contains(names, "bcast") {
-		return &outage{err: fmt.Errorf("redissource: %sRedis does not report changes on this connection: its CLIENT TRACKING is off", name), slots: [][2]int{}}
+		return &outage{err: fmt.Errorf("redissource: %sRedis does not report changes on this connection: its CLIENT "+
+			"TRACKING is off", name), slots: [][2]int{}}
 	}
 	return nil
 }
 
-// lookAtRole returns an outage if Redis is a replica, which answers and reports as a master does, also while it is cut off from
-// its master.
+// lookAtRole returns an outage if Redis is a replica, which answers and reports as a master does, also while it is
+// cut off from its master.
 func lookAtRole(ctx context.Context, client rueidis.Client) *outage {
 	role, err := obey(ctx, func() ([]rueidis.RedisMessage, error) {
 		return client.Do(ctx, client.B().Role().Build()).ToArray()
@@ -311,14 +323,15 @@ func lookAtRole(ctx context.Context, client rueidis.Client) *outage {
 		name, _ = role[0].ToString()
 	}
 	if name != "master" {
-		return &outage{err: fmt.Errorf("redissource: Redis is a replica (ROLE: %.20q), which may be cut off from its master; "+
+		return &outage{err: fmt.Errorf("redissource: Redis is a replica (ROLE: %.20q), which may be cut off from its "+
+			"master; "+
 			"want the master's address, or Topology %q", name, Sentinel)}
 	}
 	return nil
 }
 
-// isOfWorkingNode reports whether a master of a Cluster that works may answer a question with this error: while slots move, or if the
-// user lacks the permission for PING, which no lookup needs.
+// isOfWorkingNode reports whether a master of a Cluster that works may answer a question with this error: while
+// slots move, or if the user lacks the permission for PING, which no lookup needs.
 func isOfWorkingNode(answer, key string) bool {
 	code, _, _ := strings.Cut(answer, " ")
 	return slices.Contains([]string{"ASK", "MOVED", "TRYAGAIN"}, code) || key == "" && code == "NOPERM"
@@ -398,7 +411,8 @@ func (s *Store) masters(ctx context.Context, nodes map[string]rueidis.Client) (m
 }
 
 // slotsOf asks nodes, and returns the first complete answer, or the one with the most slots.
-func slotsOf(ctx context.Context, nodes map[string]rueidis.Client) (masters map[string][][2]int, covered int, err error) {
+func slotsOf(ctx context.Context, nodes map[string]rueidis.Client) (masters map[string][][2]int, covered int,
+	err error) {
 	type result struct {
 		masters map[string][][2]int
 		covered int
@@ -407,7 +421,10 @@ func slotsOf(ctx context.Context, nodes map[string]rueidis.Client) (masters map[
 	results := make(chan result, len(nodes))
 	for addr, node := range nodes {
 		go func() {
-			ranges, err := obey(ctx, func() ([]rueidis.RedisMessage, error) { return node.Do(ctx, node.B().ClusterSlots().Build()).ToArray() })
+			ranges, err := obey(ctx, func() ([]rueidis.RedisMessage,
+				error) {
+				return node.Do(ctx, node.B().ClusterSlots().Build()).ToArray()
+			})
 			r := result{masters: make(map[string][][2]int), err: err}
 			for _, one := range ranges {
 				master, slots := slotRange(one, addr)

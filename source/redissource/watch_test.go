@@ -31,7 +31,8 @@ type deployment struct {
 var deployments = map[Topology]func(*testing.T) deployment{
 	Standalone: func(t *testing.T) deployment {
 		redis := servertest.Redis(t)
-		return deployment{rueidis.ClientOption{InitAddress: []string{redis.Addr}}, Standalone, []*servertest.Server{redis}, []*servertest.Server{redis}}
+		return deployment{rueidis.ClientOption{InitAddress: []string{redis.Addr}}, Standalone, []*servertest.Server{redis},
+			[]*servertest.Server{redis}}
 	},
 	Cluster: func(t *testing.T) deployment {
 		nodes := servertest.RedisCluster(t, 3, time.Minute) // no replica takes over
@@ -256,7 +257,8 @@ func TestWhatIsWrongWithRedisIsSaid(t *testing.T) {
 	}
 	cluster := servertest.Redis(t, "--cluster-enabled", "yes")
 	limited, other := servertest.Redis(t), servertest.Redis(t)
-	if answer, err := servertest.RedisDo(limited.Addr, "ACL", "SETUSER", "default", "+@all", "-client|tracking"); answer != "OK" || err != nil {
+	if answer, err := servertest.RedisDo(limited.Addr, "ACL", "SETUSER", "default", "+@all", "-client|tracking"); answer != "OK" ||
+		err != nil {
 		t.Fatal(answer, err)
 	}
 	for name, test := range map[string]struct {
@@ -269,7 +271,8 @@ func TestWhatIsWrongWithRedisIsSaid(t *testing.T) {
 			`Redis is a Cluster, and Topology is "standalone"; want "cluster"`},
 		"no Cluster": {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr}, Password: "right"}, Topology: Cluster},
 			`Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
-		"no Cluster of two": {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr, single.Addr}, Password: "right"}, Topology: Cluster},
+		"no Cluster of two": {Config{Redis: rueidis.ClientOption{InitAddress: []string{single.Addr, single.Addr}, Password: "right"},
+			Topology: Cluster},
 			`Redis is not a Cluster, and Topology is "cluster"; want "standalone"`},
 		"no Sentinel": {Config{Redis: rueidis.ClientOption{InitAddress: []string{other.Addr}, Sentinel: rueidis.SentinelOption{MasterSet: "x"}}},
 			"names no Sentinel"},
@@ -319,7 +322,8 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	s := newStore(t, servertest.Redis(t).Addr)
 	s.client(t)
 	s.Close()
-	if _, err := s.Database().PublisherByDomain(t.Context(), "www.example.com"); err != errClosed || s.reports.IsListening() || s.Ping(t.Context()) != errClosed {
+	if _, err := s.Database().PublisherByDomain(t.Context(), "www.example.com"); err != errClosed || s.reports.IsListening() ||
+		s.Ping(t.Context()) != errClosed {
 		t.Errorf("%v, listening: %t", err, s.reports.IsListening())
 	}
 }

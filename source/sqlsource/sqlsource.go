@@ -70,9 +70,9 @@
 // ping, or on a new one. So connections that the database or a proxy has closed cause few errors: only
 // for a lookup whose connections were closed three times in a row.
 //
-// Give connections a lifetime (SetConnMaxLifetime), such as a minute: after a switchover, an open one may still lead to the
-// old server, which answers without the changes on the new one. The ampcors command also makes none to a MySQL or MariaDB server
-// that has read_only on. Sessions must begin with autocommit on.
+// Give connections a lifetime (SetConnMaxLifetime), such as a minute: after a switchover, an open one may still
+// lead to the old server, which answers without the changes on the new one. The ampcors command also makes none to
+// a MySQL or MariaDB server that has read_only on. Sessions must begin with autocommit on.
 package sqlsource
 
 import (
@@ -93,10 +93,10 @@ import (
 	sourcedriver "github.com/ampcors/ampcors/source/driver"
 )
 
-// A Config names the table and the columns of the publishers. Names are written into statements as they are: letters, digits and
-// underscores, with no digit at the beginning. A name that the database must have in quotes, as PostgreSQL if it has upper-case
-// letters, is written with them: "\"customDomain\"", or "`customDomain`" in MySQL and SQLite. Between quotes, hyphens and spaces are
-// valid too. Each name has a default.
+// A Config names the table and the columns of the publishers. Names are written into statements as they are:
+// letters, digits and underscores, with no digit at the beginning. A name that the database must have in quotes, as
+// PostgreSQL if it has upper-case letters, is written with them: "\"customDomain\"", or "`customDomain`" in MySQL
+// and SQLite. Between quotes, hyphens and spaces are valid too. Each name has a default.
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot; a view will do
 	DomainColumn string // "domain"
@@ -149,8 +149,10 @@ func (c Config) Complete() (Config, error) {
 		if slices.ContainsFunc(parts, func(part string) bool {
 			return strings.Contains(part, "'") || !name.MatchString(strings.ReplaceAll(part, quotes, "'"))
 		}) {
-			errs = append(errs, &badvalue.Error{Code: badvalue.Malformed, Path: f.field, Value: *f.value, Reason: "is not a name",
-				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %s; or a name in quotes, such as %s, which may also have hyphens and spaces",
+			errs = append(errs, &badvalue.Error{Code: badvalue.Malformed, Path: f.field, Value: *f.value,
+				Reason: "is not a name",
+				Want: fmt.Sprintf("letters, digits and underscores, and no digit at its beginning, such as %s; or a name in "+
+					"quotes, such as %s, which may also have hyphens and spaces",
 					f.defaultValue, quotes+"Sites"+quotes)})
 		}
 	}
@@ -163,8 +165,9 @@ func (c Config) Complete() (Config, error) {
 		c.Placeholder = "$1"
 	case "$1", "?", "@p1", ":1":
 	default:
-		errs = append(errs, &badvalue.Error{Code: badvalue.Unknown, Path: "Placeholder", Value: c.Placeholder, Reason: "is unknown",
-			Want: `"$1", "?", "@p1" or ":1"`})
+		errs = append(errs, &badvalue.Error{Code: badvalue.Unknown, Path: "Placeholder", Value: c.Placeholder,
+			Reason: "is unknown",
+			Want:   `"$1", "?", "@p1" or ":1"`})
 	}
 	return c, errors.Join(errs...)
 }
@@ -179,7 +182,8 @@ type Table struct {
 
 const defaultConns = 16
 
-// name matches a name, with ' in place of the database's quotes. What is between quotes also gets into texts of statements.
+// name matches a name, with ' in place of the database's quotes. What is between quotes also gets into texts of
+// statements.
 var name = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|'[\pL\pN_ -]+')$`)
 
 // New returns a Table. It does not connect to the database, so a server can start while the database is
@@ -212,7 +216,8 @@ func New(db *sql.DB, table Config) (*Table, error) {
 // placeholderOf returns the Placeholder of a driver.
 func placeholderOf(d driver.Driver) string {
 	name := typeOf(d)
-	for part, placeholder := range map[string]string{"mysql": "?", "sqlite": "?", "mssql": "@p1", "oracle": ":1", "godror": ":1"} {
+	for part, placeholder := range map[string]string{"mysql": "?", "sqlite": "?", "mssql": "@p1", "oracle": ":1",
+		"godror": ":1"} {
 		if strings.Contains(name, part) {
 			return placeholder
 		}
@@ -224,7 +229,8 @@ func placeholderOf(d driver.Driver) string {
 func typeOf(d driver.Driver) string { return strings.ToLower(fmt.Sprintf("%T", d)) }
 
 func (s *Table) lookup(column string) string {
-	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column, s.placeholder(1)) + s.condition()
+	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = %s", s.table.DomainColumn, s.table.Table, column,
+		s.placeholder(1)) + s.condition()
 }
 
 // placeholder returns the placeholder of parameter n.
@@ -237,7 +243,8 @@ func (s *Table) placeholder(n int) string {
 
 // Database returns what [source.New] needs. It cannot report changes.
 func (s *Table) Database() source.Database {
-	return source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash, Publishers: s.publishers}
+	return source.Database{PublisherByDomain: s.publisherByDomain, PublisherByHash: s.publisherByHash,
+		Publishers: s.publishers}
 }
 
 // publisherByDomain returns the domain of the row with exactly this domain.
@@ -261,10 +268,10 @@ func isCanonical(domain string) bool {
 	return err == nil && canonical == domain
 }
 
-// Ping makes both lookups once, for names that no publisher can have. A server can call it
-// at its start to check that the database answers and that the table has its columns. With the usual drivers of MySQL and
-// PostgreSQL, it also checks for what keeps lookups from seeing all rows, or changes of them: autocommit=0, and row-level security of the
-// table itself, though not of tables below a view.
+// Ping makes both lookups once, for names that no publisher can have. A server can call it at its start to check
+// that the database answers and that the table has its columns. With the usual drivers of MySQL and PostgreSQL, it
+// also checks for what keeps lookups from seeing all rows, or changes of them: autocommit=0, and row-level security
+// of the table itself, though not of tables below a view.
 func (s *Table) Ping(ctx context.Context) error {
 	_, err := s.publisherByDomain(ctx, "")
 	_, err2 := s.publisherByHash(ctx, "")
@@ -277,18 +284,22 @@ func (s *Table) Ping(ctx context.Context) error {
 	}
 	switch name := typeOf(s.db.Driver()); {
 	case strings.Contains(name, "mysql") && holds("SELECT @@autocommit = 0"):
-		return errors.New("sqlsource: sessions begin with autocommit=0, so that a lookup begins a transaction, and later ones do not see changes; " +
+		return errors.New("sqlsource: sessions begin with autocommit=0, so that a lookup begins a transaction, and later " +
+			"ones do not see changes; " +
 			"want autocommit=1, such as a parameter of the driver's connection string")
-	case (name == "*stdlib.driver" || name == "*pq.driver") && holds("SELECT "+sourcedriver.MayHideRows("to_regclass('"+s.table.Table+"')")):
+	case (name == "*stdlib.driver" || name == "*pq.driver") &&
+		holds("SELECT "+sourcedriver.MayHideRows("to_regclass('"+s.table.Table+"')")):
 		return ErrRowSecurity
 	}
 	return nil
 }
 
-// ErrRowSecurity says that row-level security of PostgreSQL is on for the table and the user, and that policies may hide rows: a
-// lookup cannot tell a row that is hidden from one that is missing.
-var ErrRowSecurity = errors.New("sqlsource: row-level security may hide rows of the table from this user, and a hidden row looks like a missing one; " +
-	"want a policy for this user that shows each row, CREATE POLICY ... FOR SELECT ... USING (true), and no restrictive policy, or a user with BYPASSRLS")
+// ErrRowSecurity says that row-level security of PostgreSQL is on for the table and the user, and that policies may
+// hide rows: a lookup cannot tell a row that is hidden from one that is missing.
+var ErrRowSecurity = errors.New("sqlsource: row-level security may hide rows of the table from this user, and a " +
+	"hidden row looks like a missing one; " +
+	"want a policy for this user that shows each row, CREATE POLICY ... FOR SELECT ... USING (true), and no restrictive " +
+	"policy, or a user with BYPASSRLS")
 
 // find returns the domain of the first row for which matches returns true. Under the
 // database's collation, other rows may equal the key.
@@ -363,7 +374,8 @@ func eachRow(ctx context.Context, db queryer, query string, args []any, do func(
 	return rows.Err()
 }
 
-func queryFor(ctx context.Context, db queryer, query, key string, matches func(domain string) bool) (found string, err error) {
+func queryFor(ctx context.Context, db queryer, query, key string, matches func(domain string) bool) (found string,
+	err error) {
 	err = eachRow(ctx, db, query, []any{key}, func(domain string) bool {
 		if matches(domain) {
 			found = domain
@@ -486,7 +498,8 @@ func (s *Table) FillPrefixes(ctx context.Context, progress func(done, all int)) 
 		problems = append(problems, err)
 	}
 	if wrong > maxProblems {
-		problems = append(problems, fmt.Errorf("sqlsource: %d more domains in %s have problems", wrong-maxProblems, s.table.Table))
+		problems = append(problems, fmt.Errorf("sqlsource: %d more domains in %s have problems", wrong-maxProblems,
+			s.table.Table))
 	}
 	return filled, errors.Join(problems...)
 }

@@ -86,15 +86,18 @@ func TestStatementsUseTheConfig(t *testing.T) {
 		{table: Config{},
 			byDomain: "SELECT domain FROM publishers WHERE domain = $1",
 			byPrefix: "SELECT domain FROM publishers WHERE hash_prefix = $1",
-			update:   "UPDATE publishers SET hash_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE hash_prefix IS NULL AND domain IN ($5, $6)"},
-		{table: Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'", Placeholder: "?"},
+			update: "UPDATE publishers SET hash_prefix = CASE domain WHEN $1 THEN $2 WHEN $3 THEN $4 END WHERE hash_prefix IS NULL AND domain " +
+				"IN ($5, $6)"},
+		{table: Config{Table: "cms.sites", DomainColumn: "host", PrefixColumn: "amp_hash", Condition: "active OR plan = 'paid'",
+			Placeholder: "?"},
 			byDomain: "SELECT host FROM cms.sites WHERE host = ? AND (active OR plan = 'paid'\n)",
 			byPrefix: "SELECT host FROM cms.sites WHERE amp_hash = ? AND (active OR plan = 'paid'\n)",
 			update:   "UPDATE cms.sites SET amp_hash = CASE host WHEN ? THEN ? WHEN ? THEN ? END WHERE amp_hash IS NULL AND host IN (?, ?)"},
 		{table: Config{Placeholder: "@p1"},
 			byDomain: "SELECT domain FROM publishers WHERE domain = @p1",
 			byPrefix: "SELECT domain FROM publishers WHERE hash_prefix = @p1",
-			update:   "UPDATE publishers SET hash_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE hash_prefix IS NULL AND domain IN (@p5, @p6)"},
+			update: "UPDATE publishers SET hash_prefix = CASE domain WHEN @p1 THEN @p2 WHEN @p3 THEN @p4 END WHERE hash_prefix IS NULL AND " +
+				"domain IN (@p5, @p6)"},
 	} {
 		t.Run(test.byDomain, func(t *testing.T) {
 			f, s := newFake(t, test.table)
@@ -197,7 +200,8 @@ sqlsource: the domain "localhost" in publishers: ampcors: publisher "localhost" 
 		f.rows[i] = fmt.Sprintf("A%d.example", i)
 	}
 	_, err = s.FillPrefixes(t.Context(), nil)
-	if lines := strings.Split(err.Error(), "\n"); len(lines) != 101 || lines[100] != "sqlsource: 150 more domains in publishers have problems" {
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != 101 ||
+		lines[100] != "sqlsource: 150 more domains in publishers have problems" {
 		t.Errorf("%d lines", len(lines))
 	}
 }
@@ -263,9 +267,12 @@ func TestThePlaceholderIsTheDrivers(t *testing.T) {
 func TestNewChecksTheTable(t *testing.T) {
 	_, err := New(nil, Config{Table: "a; DROP TABLE b", DomainColumn: "domain--", PrefixColumn: "1", Placeholder: "%s"})
 	const want = `ampcors: db "" is nil; want a database
-ampcors: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as publishers; or a name in quotes, such as "Sites", which may also have hyphens and spaces
-ampcors: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as domain; or a name in quotes, such as "Sites", which may also have hyphens and spaces
-ampcors: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as hash_prefix; or a name in quotes, such as "Sites", which may also have hyphens and spaces
+ampcors: Table "a; DROP TABLE b" is not a name; want letters, digits and underscores, and no digit at its beginning, such as ` +
+		`publishers; or a name in quotes, such as "Sites", which may also have hyphens and spaces
+ampcors: DomainColumn "domain--" is not a name; want letters, digits and underscores, and no digit at its beginning, such as domain; or ` +
+		`a name in quotes, such as "Sites", which may also have hyphens and spaces
+ampcors: PrefixColumn "1" is not a name; want letters, digits and underscores, and no digit at its beginning, such as hash_prefix; or a ` +
+		`name in quotes, such as "Sites", which may also have hyphens and spaces
 ampcors: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -274,8 +281,10 @@ ampcors: Placeholder "%s" is unknown; want "$1", "?", "@p1" or ":1"`
 
 func TestNoPrefixes(t *testing.T) {
 	for want, c := range map[string]Config{
-		`PrefixColumn "hash" is set, and so is NoPrefixes; want one of them`:                                                    {PrefixColumn: "hash", NoPrefixes: true},
-		`PrefixColumn "domain" is the column of domains; want that of hash prefixes; or NoPrefixes, if no AMP Cache is trusted`: {PrefixColumn: "domain"},
+		`PrefixColumn "hash" is set, and so is NoPrefixes; want one of them`: {
+			PrefixColumn: "hash", NoPrefixes: true},
+		`PrefixColumn "domain" is the column of domains; want that of hash prefixes; or NoPrefixes, if no AMP Cache is trusted`: {
+			PrefixColumn: "domain"},
 	} {
 		if _, err := c.Complete(); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v; want %s", err, want)

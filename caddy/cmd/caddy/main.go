@@ -19,7 +19,8 @@ func init() {
 		Name:  "health",
 		Usage: "[<url>]",
 		Short: "Asks a server whether it answers, for containers without a shell",
-		Long:  "Ends with code 1 if the server does not answer within 2 seconds, or answers 5xx. The default is the API of a Caddy on this machine.",
+		Long: "Ends with code 1 if the server does not answer within 2 seconds, or answers 5xx. The default is the API of " +
+			"a Caddy on this machine.",
 		Func: func(flags caddycmd.Flags) (int, error) {
 			url := flags.Arg(0)
 			if url == "" {

@@ -70,7 +70,8 @@ func (d database) open() (asked source.Database, db *sql.DB, end func(), err err
 	switch {
 	case d.redis != "":
 		cfg := redissource.Config{Redis: rueidis.ClientOption{
-			InitAddress: strings.Split(d.redis, ","), Sentinel: rueidis.SentinelOption{MasterSet: d.sentinel}, ClientName: "server",
+			InitAddress: strings.Split(d.redis, ","), Sentinel: rueidis.SentinelOption{MasterSet: d.sentinel},
+			ClientName: "server",
 		}}
 		if d.isCluster {
 			cfg.Topology = redissource.Cluster
@@ -129,7 +130,8 @@ func run(d database, options source.Config) error {
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, r *http.Request) {
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
-		stats := Stats{Requests: mw.Stats(), Source: publishers.Stats(), Goroutines: runtime.NumGoroutine(), Heap: int64(mem.HeapAlloc)}
+		stats := Stats{Requests: mw.Stats(), Source: publishers.Stats(), Goroutines: runtime.NumGoroutine(),
+			Heap: int64(mem.HeapAlloc)}
 		if db != nil {
 			stats.Connections = db.Stats().OpenConnections
 		}
@@ -141,7 +143,8 @@ func run(d database, options source.Config) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute}
 	closed := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

@@ -42,7 +42,8 @@ func SaysWhosePageCalls(t *testing.T, h http.Handler) {
 	}
 }
 
-// KeepsTenantsApart fails unless a cart of a tenant is for that tenant's pages, for the API's own and for requests without Origin.
+// KeepsTenantsApart fails unless a cart of a tenant is for that tenant's pages, for the API's own and for requests
+// without Origin.
 func KeepsTenantsApart(t *testing.T, h http.Handler) {
 	t.Helper()
 	for _, test := range []struct {

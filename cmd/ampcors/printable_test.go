@@ -30,6 +30,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -44,13 +45,21 @@ func TestMain(m *testing.M) {
 		main() // in another process
 	}
 	progressEvery = time.Hour // tests compare what is printed
-	code := m.Run()
+	testscript.Main(tests{m}, map[string]func(){"ampcors": runScripted})
+}
+
+// tests are those of the package, with a look at what they have set.
+type tests struct{ m *testing.M }
+
+// Run implements testscript.TestingM.
+func (t tests) Run() int {
+	code := t.m.Run()
 	if unset := unsetFlags(); code == 0 && len(unset) > 0 && os.Getenv("AMPCORS_CI") != "" && flag.Lookup("test.run").Value.String() == "" &&
 		flag.Lookup("test.bench").Value.String() == "" && flag.Lookup("test.fuzz").Value.String() == "" {
 		fmt.Printf("no test sets %s\n", strings.Join(unset, ", "))
 		code = 1
 	}
-	os.Exit(code)
+	return code
 }
 
 // setFlags has each flag that a test has set, as "ampcors probe --rate". Without a database, tests that set some are skipped, so

@@ -191,66 +191,6 @@ func TestREADMEsCommandForCI(t *testing.T) {
 	}
 }
 
-func TestWrongUsageIsAnError(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"help", "nonsense"}, `there is no command "nonsense"`},
-		{[]string{"probe", "--rate", "-1", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--rate is negative"},
-		{[]string{"probe", "main.go"}, "main.go is a file: if it is an AMP email, use --sender with the address that sends it"},
-		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "*@example.com"},
-			`is a pattern; want one of its addresses, such as a@example.com`},
-		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "News <news@example.com>"},
-			`is not an address; want one such as news@example.com`},
-		{[]string{"probe", "--endpoint", "https://a.example", "--sender", "a@example.com", "--mail-client", "https://mail.google.com/"},
-			`is not an origin; want one such as`},
-		{[]string{"probe", "./missing.html", "--sender", "news@example.com"}, "./missing.html is neither a file nor a URL"},
-		{[]string{"probe", "main.go", "--sender", "news@example.com"},
-			"main.go: its html element has neither the attribute amp4email nor ⚡4email"},
-		{[]string{"probe", "--timeout", "0s", "--endpoint", "https://a.example", "--publisher", "a.example"}, "must be positive"},
-		{[]string{"probe", "--method", "GE T", "--endpoint", "https://a.example", "--publisher", "a.example"}, "not the name of a method"},
-		{[]string{"probe", "--page-header", "X Token", "--endpoint", "https://a.example", "--publisher", "a.example"}, "is not valid"},
-		{[]string{"probe", "--method", "TRACE", "--endpoint", "https://a.example", "--publisher", "a.example"}, "browsers never send it"},
-		{[]string{"probe", "-H", "Origin: https://b.example", "--endpoint", "https://a.example", "--publisher", "a.example"},
-			"the probe tests with"},
-		{[]string{"probe", "--endpoint", "https://a.example/?__amp_source_origin=x", "--publisher", "a.example"}, "which the probe adds itself"},
-		{[]string{"probe", "--plan", "-o", "html", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--plan needs"},
-		{[]string{"probe", "--ignore", "nonsense", "--endpoint", "https://a.example", "--publisher", "a.example"}, "no finding with the id"},
-		{[]string{"probe", "--advice", "IIS", "--endpoint", "https://a.example", "--publisher", "a.example"}, "there is none for"},
-		{[]string{"probe", "--baseline", "missing.json", "--endpoint", "https://a.example", "--publisher", "a.example"}, "--baseline"},
-		{[]string{"probe", "--endpoint", "https://a.example", "--publisher", "a"}, `ampcors: publisher "a" has no dot`},
-		{[]string{"probe", "https://www-example-com.cdn.ampproject.org/x/s/www.example.com/"}, `has the content type "x"`},
-	} {
-		if code, _, stderr := run(t, "", test.args...); code != exitUsage || !strings.Contains(stderr, test.want) ||
-			strings.Contains(stderr, "configuration is wrong") || strings.Contains(stderr, "ampcors: ampcors:") {
-			t.Errorf("%q: exit code %d, %s", test.args, code, stderr)
-		}
-	}
-}
-
-func TestHelpVersionAndCompletion(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--version"}, "ampcors version "},
-		{[]string{"help", "probe"}, "--require-all"},
-		{[]string{"__complete", "probe", "--fail-on", ""}, "medium\n"},
-		{[]string{"__complete", "probe", "--ignore", "null"}, "null-allowed\n"},
-		{[]string{"__complete", "probe", "-o", ""}, "github\n"},
-		{[]string{"__complete", "probe", "--advice", ""}, "WordPress\n"},
-		{[]string{"__complete", "serve-authz", "--proxy", ""}, "envoy\n"},
-		{[]string{"__complete", "flush", "--cache", ""}, "bing\n"},
-		{[]string{"__complete", "cacheurl", "--type", ""}, "cert\n"},
-		{[]string{"__complete", "advice", ""}, "WordPress\n"},
-	} {
-		if code, stdout, stderr := run(t, "", test.args...); code != exitClean || !strings.Contains(stdout, test.want) {
-			t.Errorf("%q: exit code %d\n%s\n%s", test.args, code, stdout, stderr)
-		}
-	}
-}
-
 // Headers of the page lead to a preflight. A Host of the user replaces that of the URL.
 func TestHeadersOfThePageAndOfTheUser(t *testing.T) {
 	var mu sync.Mutex

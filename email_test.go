@@ -148,3 +148,18 @@ func TestTheLengthOfAnAddressIsLimited(t *testing.T) {
 		})
 	}
 }
+
+// An email has no Origin that counts, so that the Source is not asked about it.
+func TestAnEmailAsksNoSource(t *testing.T) {
+	db := mwtest.NewDatabase("www.example.com")
+	cfg := mwtest.EmailConfig()
+	cfg.Source = db.Remembered(t)
+	m := mwtest.New(t, cfg)
+	for _, sender := range []string{"news@example.com", "evil@evil.example"} {
+		r := &http.Request{Method: "GET", Header: mwtest.Headers("AMP-Email-Sender: "+sender, "Origin: "+mwtest.EvilOrigin)}
+		m.Check(r)
+	}
+	if n := db.Lookups(); n != 0 {
+		t.Errorf("the Source was asked %d times", n)
+	}
+}

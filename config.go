@@ -42,9 +42,9 @@ type Config struct {
 	// an underscore, or with "--" at positions 3 and 4 of any label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted ([cacheurl.DefaultCaches]).
-	// If empty but not nil, no cache is trusted: use this for platforms whose customers' pages call one API without
-	// AMP. Do not list a former cache: whoever owns its domain can serve any page under any publisher's prefix.
+	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. If empty but not nil, no
+	// cache is trusted: use this for platforms whose customers' pages call one API without AMP. Do not list a former
+	// cache: whoever owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as

@@ -11,7 +11,7 @@ import (
 
 // CanonicalHost returns the host of a URL in the one form in which the same hosts are equal: in lower-case ASCII, with
 // A-labels, and with a port only if that is not the default of http or https. An IPv6 address is in brackets. It is for
-// any URL; [CanonicalDomain] is for publishers.
+// any URL; [CanonicalDomain] is for publishers. An address stays as it is written: "[0:0::1]" is not "[::1]" here.
 func CanonicalHost(u *url.URL) string {
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as net/http connects to it
@@ -28,7 +28,8 @@ func CanonicalHost(u *url.URL) string {
 
 // IsSameURL reports whether two URLs of publishers mean the same by RFC 3986 section 6.2.2: their hosts are the
 // same, and their paths and queries are, however they are escaped. A fragment does not count, nor a missing slash
-// as the whole path. What is not the URL of a publisher is compared byte by byte.
+// as the whole path. What is not the URL of a publisher, such as one with a port or with user information, is compared
+// byte by byte.
 func IsSameURL(a, b string) bool {
 	return a == b || canonicalURL(a) == canonicalURL(b)
 }

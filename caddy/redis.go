@@ -3,6 +3,7 @@ package caddy
 import (
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -53,7 +54,7 @@ func (r *Redis) Validate() error {
 // Open implements Source. It does not wait for Redis.
 func (r *Redis) Open(log *slog.Logger) (opened source.Database, end func(), err error) {
 	option, err := rueidis.ParseURL(r.URL)
-	if err != nil || driver.IsUnescaped(r.URL) {
+	if err != nil || driver.IsUnescaped(r.URL) || strings.Contains(r.URL, "#") { // which no URL of Redis has
 		// The error of the parser has the URL, and so the password.
 		return source.Database{}, nil, errors.New("the URL of Redis cannot be read; want one such as " +
 			"redis://user:password@localhost:6379/0, with " + driver.WantEscaped)

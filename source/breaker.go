@@ -29,8 +29,8 @@ type breaker struct {
 	err      error         // ErrCircuitOpen, and what opened it
 
 	// While the database fails for remembered publishers, a lookup in the background finds out
-	// when it works again, so that nobody who has a stale answer waits a second time.
-	// the running retry or, before it starts, the failed call that it will repeat; nil if there is neither
+	// when it works again, so that nobody who has a stale answer waits a second time. retry is that
+	// lookup or, before it starts, the failed call that it will repeat; nil if there is neither.
 	retry  *call
 	lapses time.Duration // when the retry counts no longer: its lookup ignores its context, perhaps
 	waited []string      // keys that failed since the database last answered, until the breaker is open

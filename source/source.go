@@ -428,10 +428,21 @@ type WaitsWithin struct {
 	Waits uint64        `json:"waits"`
 }
 
+// within returns a WaitsWithin for each of waitBounds.
+func within(waits []uint64) (all []WaitsWithin) {
+	for i, bound := range waitBounds {
+		all = append(all, WaitsWithin{Time: bound})
+		if waits != nil {
+			all[i].Waits = waits[i]
+		}
+	}
+	return all
+}
+
 // Stats returns the counts so far.
 func (s *Source) Stats() Stats {
 	if !s.isMade() {
-		return Stats{}
+		return Stats{WaitsWithin: within(nil)}
 	}
 	isListening := s.asked.Notify != nil && s.background.Err() == nil &&
 		(s.asked.IsListening == nil || s.asked.IsListening())
@@ -441,9 +452,7 @@ func (s *Source) Stats() Stats {
 	stats.Publishers, stats.Negatives, stats.Prefixes = s.memory.publishers.Len(), s.memory.negatives.Len(),
 		s.memory.prefixes.Len()
 	stats.Notifies, stats.Listening = s.asked.Notify != nil, isListening
-	for i, bound := range waitBounds {
-		stats.WaitsWithin = append(stats.WaitsWithin, WaitsWithin{bound, s.waitsWithin[i]})
-	}
+	stats.WaitsWithin = within(s.waitsWithin[:])
 	for i := range s.shards {
 		stats.Waiting += s.shards[i].queue.numWaiting()
 	}

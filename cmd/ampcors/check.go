@@ -104,6 +104,9 @@ func newCheck() *cobra.Command {
 		if *output == formatText {
 			fmt.Fprintln(cmd.OutOrStdout(), "database:", asked)
 		}
+		if d.table.NoPrefixes && (cfg.Caches == nil || len(cfg.Caches) > 0) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", withoutPrefixes)
+		}
 		return nil
 	}
 	return cmd

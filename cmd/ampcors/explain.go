@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -146,6 +147,9 @@ func hintsOf(ctx context.Context, cfg ampcors.Config, d *database) []func(origin
 				return ""
 			}
 			hint := hashHint(cfg, origin)
+			if d.table.NoPrefixes {
+				return hint + " " + withoutPrefixes
+			}
 			if d.address() != "" {
 				hint += " If its row is in the table, ampcors check, with the same flags, says whether the row's hash prefix is " +
 					"wrong."
@@ -170,9 +174,13 @@ func hintsOf(ctx context.Context, cfg ampcors.Config, d *database) []func(origin
 
 // closeHint names the entries of a list that differ from a value in one or two bytes, or is "".
 func closeHint(value string, list []string) string {
+	// Two changes leave one of three parts as it is, so that few entries of a long list are compared.
+	third := (len(value) + 2) / 3
+	parts := slices.Collect(slices.Chunk([]byte(value), max(third, 1)))
 	var candidates, found []string
 	for _, entry := range list {
-		if max(len(value)-len(entry), len(entry)-len(value)) <= 2 {
+		isCandidate := slices.ContainsFunc(parts, func(part []byte) bool { return strings.Contains(entry, string(part)) })
+		if isCandidate && max(len(value)-len(entry), len(entry)-len(value)) <= 2 {
 			candidates = append(candidates, entry)
 		}
 	}

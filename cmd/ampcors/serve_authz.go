@@ -30,6 +30,9 @@ func newServeAuthz() *cobra.Command {
 			return err
 		}
 		proxy := authz.Proxy(*proxyName)
+		if _, err := authz.New(new(ampcors.Middleware), proxy); err != nil {
+			return err
+		}
 		return s.run(cmd, decider{
 			set: func(cfg *ampcors.Config, log *slog.Logger) {
 				if cfg.ReportOnly && proxy == authz.NGINX {

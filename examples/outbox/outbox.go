@@ -140,7 +140,7 @@ func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 		ON CONFLICT (sha256(url::bytea)) DO UPDATE SET
 			version = p.version + 1,
 			error = NULL,
-			rejected_at = CASE WHEN p.ready_at IS NOT NULL THEN p.rejected_at END,
+			rejected_at = NULL, tried_at = NULL,
 			host = excluded.host,
 			added_at = clock_timestamp(),
 			ready_at = coalesce(p.ready_at, greatest(clock_timestamp() + $3, p.sent_at + $4))`,

@@ -217,7 +217,10 @@ type local struct {
 // add adds URLs in a transaction of their own.
 func (l local) add(urls ...string) {
 	l.t.Helper()
-	if err := pgx.BeginFunc(l.t.Context(), l.pool, func(tx pgx.Tx) error { return l.Add(l.t.Context(), tx, urls...) }); err != nil {
+	if err := pgx.BeginFunc(l.t.Context(), l.pool, func(tx pgx.Tx) error {
+		return l.Add(l.t.Context(), tx,
+			urls...)
+	}); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -439,7 +442,8 @@ func sendsUrlsWhoseJobWasDeleted(t *testing.T, server *servertest.Server) {
 		if time.Since(begun) > 2*time.Minute {
 			t.Fatal("no job waits for its Retry-After")
 		}
-		if tag, err := l.pool.Exec(t.Context(), `DELETE FROM outbox.river_job WHERE kind = 'outbox_send' AND state = 'scheduled'`); err != nil {
+		if tag, err := l.pool.Exec(t.Context(), `DELETE FROM outbox.river_job WHERE kind = 'outbox_send' AND state = `+
+			`'scheduled'`); err != nil {
 			t.Fatal(err)
 		} else if tag.RowsAffected() > 0 {
 			break
@@ -481,7 +485,8 @@ func keepsWhatIsRejected(t *testing.T, server *servertest.Server) {
 }
 
 func sendsWhatWaitsBehindABatchThatIsRejected(t *testing.T, server *servertest.Server) {
-	l := newLocal(t, server, time.Hour, 30*time.Second, func(int) (int, http.Header) { return http.StatusUnprocessableEntity, nil })
+	l := newLocal(t, server, time.Hour, 30*time.Second,
+		func(int) (int, http.Header) { return http.StatusUnprocessableEntity, nil })
 	var urls []string
 	for i := range maxBatch {
 		urls = append(urls, fmt.Sprint(pageURL, i))
@@ -522,7 +527,8 @@ func losesNoPageBesideOneThatIsRejected(t *testing.T, server *servertest.Server)
 		return err == nil && stats == Stats{Sent: 399, Failed: 1}
 	})
 	var why string
-	if err := l.pool.QueryRow(t.Context(), `SELECT error FROM outbox.page WHERE url = $1`, pageURL+"5").Scan(&why); err != nil ||
+	if err := l.pool.QueryRow(t.Context(), `SELECT error FROM outbox.page WHERE url = $1`,
+		pageURL+"5").Scan(&why); err != nil ||
 		!strings.Contains(why, "422") {
 		t.Errorf("%q, %v", why, err)
 	}
@@ -548,7 +554,8 @@ func rejectsWhatIsNotAUrl(t *testing.T, server *servertest.Server) {
 		}
 	}
 	w := httptest.NewRecorder()
-	handler(l.pool, l.Outbox).ServeHTTP(w, httptest.NewRequest("POST", "/pages", strings.NewReader(pageURL+"\nftp://www.example.com/\n")))
+	handler(l.pool, l.Outbox).ServeHTTP(w, httptest.NewRequest("POST", "/pages",
+		strings.NewReader(pageURL+"\nftp://www.example.com/\n")))
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "ftp://www.example.com/") {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
@@ -558,7 +565,8 @@ func rejectsWhatIsNotAUrl(t *testing.T, server *servertest.Server) {
 func rejectsWhatNoKeyFileCoversAnyMore(t *testing.T, server *servertest.Server) {
 	l := prepareLocal(t, server, time.Hour, 30*time.Second, ok)
 	l.add(pageURL+"a/1", pageURL+"b/1")
-	client, err := indexnow.New(indexnow.Config{Key: "0123456789abcdef", KeyLocations: []string{pageURL + "a/k.txt"}, Endpoint: l.url})
+	client, err := indexnow.New(indexnow.Config{Key: "0123456789abcdef", KeyLocations: []string{pageURL + "a/k.txt"},
+		Endpoint: l.url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -579,7 +587,8 @@ func worksWithOneConnection(t *testing.T, server *servertest.Server) {
 	if _, err := admin.Exec(t.Context(), "CREATE DATABASE one"); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/one?", 1)+"&pool_max_conns=1", endpoint, "one", "-timeout",
+	p := start(t, strings.Replace(servertest.DSN(server.Addr), "/postgres?", "/one?", 1)+"&pool_max_conns=1", endpoint,
+		"one", "-timeout",
 		"1m")
 	if err := p.add(pageURL); err != nil {
 		t.Fatal(err)
@@ -594,7 +603,8 @@ func worksWithOneConnection(t *testing.T, server *servertest.Server) {
 func TestNoErrorHasThePassword(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
 	for _, connString := range servertest.WrongConnStrings() {
-		if err := run(t.Context(), []string{"-database", connString}); err == nil || strings.Contains(err.Error(), servertest.Secret) {
+		if err := run(t.Context(), []string{"-database", connString}); err == nil ||
+			strings.Contains(err.Error(), servertest.Secret) {
 			t.Errorf("%q: %v", connString, err)
 		}
 	}
@@ -604,18 +614,22 @@ func TestNoErrorHasThePassword(t *testing.T) {
 func TestTheKeysOfHostsAndFolders(t *testing.T) {
 	t.Setenv("INDEXNOW_KEY", "")
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, []byte(`{"www.example.com": ["0123456789abcdef"], "other.example": ["fedcba9876543210"]}`),
+	if err := os.WriteFile(file, []byte(`{"www.example.com": ["0123456789abcdef"], "other.example": `+
+		`["fedcba9876543210"]}`),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, err := newClient(indexnow.Config{KeyLocations: []string{"https://www.example.com/a/k.txt", "https://other.example/k.txt"}}, file)
+	client, err := newClient(indexnow.Config{KeyLocations: []string{"https://www.example.com/a/k.txt",
+		"https://other.example/k.txt"}}, file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests, err := client.Requests(t.Context(), "https://www.example.com/a/1", "https://other.example/1", "https://www.example.com/1")
+	requests, err := client.Requests(t.Context(), "https://www.example.com/a/1", "https://other.example/1",
+		"https://www.example.com/1")
 	if len(requests) != 2 || !strings.Contains(string(requests[0].Body),
 		`"key":"0123456789abcdef","keyLocation":"https://www.example.com/a/k.txt"`) ||
-		!strings.Contains(string(requests[1].Body), `"key":"fedcba9876543210"`) || err == nil || !strings.Contains(err.Error(), "urls[2]") {
+		!strings.Contains(string(requests[1].Body), `"key":"fedcba9876543210"`) || err == nil ||
+		!strings.Contains(err.Error(), "urls[2]") {
 		t.Errorf("%s, %v", requests, err)
 	}
 	for want, args := range map[string][]string{
@@ -628,14 +642,16 @@ func TestTheKeysOfHostsAndFolders(t *testing.T) {
 		}
 	}
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
-	if err := run(t.Context(), []string{"-keys", file}); err == nil || !strings.Contains(err.Error(), "exclude each other") {
+	if err := run(t.Context(), []string{"-keys", file}); err == nil ||
+		!strings.Contains(err.Error(), "exclude each other") {
 		t.Error(err)
 	}
 }
 
 func TestTheFormatOfTheLog(t *testing.T) {
 	t.Parallel()
-	if err := run(t.Context(), []string{"-log-format", "xml"}); err == nil || !strings.Contains(err.Error(), "want text or json") {
+	if err := run(t.Context(), []string{"-log-format", "xml"}); err == nil ||
+		!strings.Contains(err.Error(), "want text or json") {
 		t.Error(err)
 	}
 }
@@ -739,6 +755,7 @@ func TestNoURLIsLostWhenServersAreKilled(t *testing.T) {
 	if stats.Sent != len(all) || stats.Failed != 0 {
 		t.Errorf("%+v; want %d sent", stats, len(all))
 	}
-	t.Logf("%d URLs in %d requests of %d servers; %d were sent again because a server was killed before it noted the answer", len(all),
+	t.Logf("%d URLs in %d requests of %d servers; %d were sent again because a server was killed before it noted the "+
+		"answer", len(all),
 		len(e.requests), len(shared), twice)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
-// rejecting returns an answer of an engine that rejects each request with a URL for which isBad is true. l is set later.
+// rejecting returns an answer of an engine that rejects each request with a URL for which isBad is true. l is set
+// later.
 func rejecting(l *local, isBad func(url string) bool) func(int) (int, http.Header) {
 	return func(n int) (int, http.Header) {
 		l.mu.Lock()
@@ -100,11 +101,51 @@ func TestARejectedHost(t *testing.T) {
 	})
 	t.Run("may have a page at fault, which comes first", func(t *testing.T) {
 		var l local
-		l = newLocal(t, server, time.Hour, 30*time.Second, rejecting(&l, func(u string) bool { return strings.HasSuffix(u, "bad") }))
+		l = newLocal(t, server, time.Hour, 30*time.Second,
+			rejecting(&l, func(u string) bool { return strings.HasSuffix(u, "bad") }))
 		l.add(pageURL + "bad")
 		until(t, "it is rejected", func() bool { return l.count(func(*request) bool { return true }) > 0 })
 		l.add(pageURL + "good")
 		until(t, "one is sent, and the other is given up", func() bool { return l.stats() == Stats{Sent: 1, Failed: 1} })
+	})
+	t.Run("may have pages at fault at both ends", func(t *testing.T) {
+		var l local
+		reject := rejecting(&l, func(u string) bool { return strings.HasSuffix(u, "bad") })
+		l = prepareLocal(t, server, time.Hour, 30*time.Second, func(n int) (int, http.Header) {
+			if n == 0 {
+				return http.StatusServiceUnavailable, nil
+			}
+			return reject(n)
+		})
+		urls := []string{pageURL + "old-bad"}
+		for i := range 50 {
+			urls = append(urls, fmt.Sprintf("%sgood%d", pageURL, i))
+		}
+		for _, u := range append(urls, pageURL+"new-bad") {
+			l.add(u)
+		}
+		until(t, "all are ready", func() (isReady bool) {
+			_ = l.pool.QueryRow(t.Context(), `SELECT bool_and(ready_at <= clock_timestamp()) FROM outbox.page`).Scan(&isReady)
+			return isReady
+		})
+		l.start()
+		until(t, "the good ones are sent", func() bool { return l.stats() == Stats{Sent: 50, Failed: 2} })
+	})
+	t.Run("may have more pages at fault than a search finds", func(t *testing.T) {
+		var l local
+		l = prepareLocal(t, server, time.Hour, time.Minute,
+			rejecting(&l, func(u string) bool { return strings.HasSuffix(u, "bad") }))
+		l.cfg.GiveUpAfter = 20 * time.Second
+		var urls []string
+		for i := range 2000 {
+			urls = append(urls, fmt.Sprintf("%s%d-bad", pageURL, i))
+		}
+		l.add(urls...)
+		for i := range 4 {
+			l.add(fmt.Sprintf("%sgood%d", pageURL, i))
+		}
+		l.start()
+		until(t, "the good ones are sent", func() bool { return l.stats().Sent == 4 })
 	})
 	t.Run("is given up after a time, with the engine's answer", func(t *testing.T) {
 		var l local
@@ -115,13 +156,15 @@ func TestARejectedHost(t *testing.T) {
 		until(t, "they are given up", func() bool { return l.stats() == Stats{Failed: 2} })
 		var text string
 		if err := l.pool.QueryRow(t.Context(), `SELECT min(error) FROM outbox.page`).Scan(&text); err != nil ||
-			!strings.Contains(text, "given up, because nothing of the host was accepted for 3s: ") || !strings.Contains(text, "status 422") {
+			!strings.Contains(text, "given up, because nothing of the host was accepted for 3s: ") ||
+			!strings.Contains(text, "status 422") {
 			t.Errorf("%q, %v", text, err)
 		}
 	})
 	t.Run("may have pages of another key file, which are accepted", func(t *testing.T) {
 		var l local
-		l = prepareLocal(t, server, time.Nanosecond, 30*time.Second, rejecting(&l, func(u string) bool { return strings.Contains(u, "/shop/") }))
+		l = prepareLocal(t, server, time.Nanosecond, 30*time.Second,
+			rejecting(&l, func(u string) bool { return strings.Contains(u, "/shop/") }))
 		var err error
 		if l.client, err = indexnow.New(indexnow.Config{Key: "0123456789abcdef", Endpoint: l.url,
 			KeyLocations: []string{pageURL + "k.txt", pageURL + "shop/k.txt"}}); err != nil {
@@ -151,7 +194,9 @@ func TestARejectedHost(t *testing.T) {
 		isWrong.Store(true)
 		before := l.count(func(*request) bool { return true })
 		l.add(pageURL)
-		until(t, "it is rejected again, twice", func() bool { return l.count(func(*request) bool { return true }) > before+1 })
+		until(t, "it is rejected again, twice", func() bool {
+			return l.count(func(*request) bool { return true }) > before+1
+		})
 		if stats := l.stats(); stats.Failed != 0 {
 			t.Errorf("%+v", stats)
 		}
@@ -161,7 +206,8 @@ func TestARejectedHost(t *testing.T) {
 	for _, hosts := range []int{1, 10, 1000} {
 		t.Run(fmt.Sprintf("delays no other host, and there are %d", hosts), func(t *testing.T) {
 			var l local
-			l = prepareLocal(t, server, time.Nanosecond, 30*time.Second, rejecting(&l, func(u string) bool { return strings.Contains(u, "bad") }))
+			l = prepareLocal(t, server, time.Nanosecond, 30*time.Second,
+				rejecting(&l, func(u string) bool { return strings.Contains(u, "bad") }))
 			var urls []string
 			for i := range hosts {
 				urls = append(urls, fmt.Sprintf("https://bad%d.example/", i))

@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS outbox.page (
 	sent_at  timestamptz,
 	error    text,             -- why the engine rejected it
 	added_at    timestamptz NOT NULL DEFAULT clock_timestamp(), -- last
+	tried_at    timestamptz, -- when it was sent alone and not accepted, last
 	rejected_at timestamptz -- since when the engine has accepted nothing of its host
 );
 -- A URL has up to 8,000 bytes, an entry of an index up to 2,704.

@@ -85,18 +85,21 @@ type sender struct {
 	outbox *Outbox
 }
 
-// Work sends a batch. What is left of the host is for its next job. If the last try failed, it sends two pages
-// first: a host of which nothing is accepted gets few requests, and if only one page is rejected, that one is at
-// fault.
-func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) error {
+// Work sends a batch. What is left of the host is for its next job. If nothing of the host was accepted at the last
+// try, it sends two pages first: such a host gets few requests, and if only one of the two is rejected, that one is
+// at fault.
+func (s *sender) Work(ctx context.Context, job *river.Job[SendArgs]) (err error) {
 	o, host := s.outbox, job.Args.Host
+	var report indexnow.Report
 	if job.Attempt > 1 {
-		if report, err := o.send(ctx, host, 2); err != nil || !hasAccepted(report) {
-			return cmp.Or(err, retry(report))
-		}
+		report, err = o.send(ctx, host, 2)
 	}
-	report, err := o.send(ctx, host, maxBatch)
-	return cmp.Or(err, retry(report))
+	if err == nil && (job.Attempt == 1 || hasAccepted(report)) {
+		var more indexnow.Report
+		more, err = o.send(ctx, host, maxBatch)
+		report.Batches = append(report.Batches, more.Batches...)
+	}
+	return cmp.Or(err, o.settleHost(ctx, host, report), retry(report))
 }
 
 // send submits ready URLs of a host, and writes the results.
@@ -112,22 +115,30 @@ func (o *Outbox) send(ctx context.Context, host string, limit int) (indexnow.Rep
 		report.Batches = append(report.Batches, indexnow.Batch{Host: host, URLs: []string{urls[r.Index]}, Err: r.Err})
 	}
 	// a URL whose result is lost is sent again
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
-	defer cancel()
-	if err := o.settle(ctx, pages, report); err != nil {
-		return report, err
-	}
-	return report, o.settleHost(ctx, host, report)
+	return report, o.settle(ctx, pages, report)
+}
+
+// settling returns the context for writing results, which goes on after the end of the job's: a URL whose result is
+// lost is sent again.
+func (o *Outbox) settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), o.cfg.Timeout/2)
 }
 
 func hasAccepted(report indexnow.Report) bool {
 	return slices.ContainsFunc(report.Batches, func(b indexnow.Batch) bool { return b.Err == nil })
 }
 
-// settleHost gives up the pages of a host of which nothing was accepted for GiveUpAfter.
+// settleHost notes since when nothing of a host is accepted, and gives up the pages for which that is GiveUpAfter ago.
 func (o *Outbox) settleHost(ctx context.Context, host string, report indexnow.Report) error {
+	ctx, cancel := o.settling(ctx)
+	defer cancel()
+	if hasAccepted(report) {
+		_, err := o.pool.Exec(ctx, `UPDATE outbox.page SET rejected_at = NULL WHERE id IN (
+			SELECT id FROM outbox.page WHERE host = $1 AND rejected_at IS NOT NULL FOR UPDATE SKIP LOCKED)`, host)
+		return err
+	}
 	i := slices.IndexFunc(report.Batches, func(b indexnow.Batch) bool { return isOfHost(b.Err) })
-	if i < 0 || hasAccepted(report) {
+	if i < 0 {
 		return nil
 	}
 	problem := report.Batches[i].Err
@@ -157,18 +168,16 @@ func (*sender) NextRetry(job *river.Job[SendArgs]) time.Time {
 	return time.Now().Add(min(time.Second<<min(job.Attempt, 10), 10*time.Minute))
 }
 
-// retry returns the error with which River retries the job, or nil.
+// retry returns the error with which River retries the job, or nil. If a part was accepted, the next job of the
+// host goes on with what the engine has rejected.
 func retry(report indexnow.Report) (err error) {
 	var wait time.Duration
-	hasProgress := false
 	for _, b := range report.Batches {
-		if problem := kept(b); problem != nil {
-			err, wait = problem, max(wait, problem.RetryAfter)
+		problem := kept(b)
+		if problem == nil || hasAccepted(report) && (isOfHost(problem) || errors.Is(problem, indexnow.ErrSearchLimit)) {
+			continue
 		}
-		hasProgress = hasProgress || b.Err == nil
-	}
-	if wait == 0 && hasProgress && errors.Is(err, indexnow.ErrSearchLimit) {
-		wait = time.Second // a search for pages at fault goes on
+		err, wait = problem, max(wait, problem.RetryAfter)
 	}
 	if wait > 0 {
 		return river.JobSnooze(wait)
@@ -190,13 +199,13 @@ type page struct{ id, version int64 }
 // maxBatch is how many URLs IndexNow takes in one request.
 const maxBatch = 10_000
 
-// ready returns the rows of a host that are to be sent, by URL, limit at most. If these are two, they are the one
-// that was added last and the one that waits longest: new pages are not behind those that the engine rejects.
+// ready returns the rows of a host that are to be sent, by URL, limit at most: those that wait longest. For a try
+// with few pages, it is the latest page that was not rejected alone before: a good one is found beside many bad
+// ones.
 func (o *Outbox) ready(ctx context.Context, host string, limit int) (map[string]page, error) {
 	order := "ready_at"
-	if limit == 2 {
-		order = "added_at <> (SELECT max(added_at) FROM outbox.page WHERE host = $1 AND ready_at <= clock_timestamp()), " +
-			"ready_at"
+	if limit < maxBatch {
+		order = "tried_at NULLS FIRST, added_at DESC"
 	}
 	rows, err := o.pool.Query(ctx, `
 		SELECT url, id, version FROM outbox.page
@@ -217,8 +226,13 @@ func (o *Outbox) ready(ctx context.Context, host string, limit int) (map[string]
 // settle writes what came of the batches that are accepted or permanently rejected. A URL that has changed
 // meanwhile is sent again.
 func (o *Outbox) settle(ctx context.Context, pages map[string]page, report indexnow.Report) error {
+	ctx, cancel := o.settling(ctx)
+	defer cancel()
 	for _, b := range report.Batches {
 		if kept(b) != nil {
+			if err := o.putBehind(ctx, pages, b.URLs); err != nil {
+				return err
+			}
 			continue
 		}
 		var failure *string
@@ -249,6 +263,20 @@ func (o *Outbox) settle(ctx context.Context, pages map[string]page, report index
 	return nil
 }
 
+// putBehind moves the pages of a batch that is sent again behind those that wait: otherwise, if a whole request is
+// rejected, each later one would have the same pages. It notes a page that was rejected alone.
+func (o *Outbox) putBehind(ctx context.Context, pages map[string]page, urls []string) error {
+	ids := make([]int64, len(urls))
+	for i, u := range urls {
+		ids[i] = pages[u].id
+	}
+	_, err := o.pool.Exec(ctx, `
+		UPDATE outbox.page SET ready_at = clock_timestamp(), tried_at = CASE WHEN $2 THEN clock_timestamp() ELSE tried_at END
+		WHERE id IN (SELECT id FROM outbox.page WHERE id = ANY($1) AND ready_at IS NOT NULL FOR UPDATE SKIP LOCKED)`,
+		ids, len(urls) == 1)
+	return err
+}
+
 // write writes the result of rows, and removes them from left. Rows that a transaction of Add has
 // locked are left: the others do not wait for it.
 func (o *Outbox) write(ctx context.Context, left map[int64]int64, failure *string, hold time.Duration) error {
@@ -259,7 +287,7 @@ func (o *Outbox) write(ctx context.Context, left map[int64]int64, failure *strin
 	rows, err := o.pool.Query(ctx, `
 		UPDATE outbox.page AS p SET
 			sent_at = CASE WHEN $3::text IS NULL THEN clock_timestamp() ELSE p.sent_at END,
-			rejected_at = NULL,
+			rejected_at = NULL, tried_at = NULL,
 			error = CASE WHEN p.version = sent.version THEN $3 END,
 			ready_at = CASE WHEN p.version <> sent.version THEN clock_timestamp() + $4 END
 		FROM (

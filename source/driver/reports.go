@@ -44,19 +44,25 @@ func (r *Reports) Err() error {
 
 // Listens notes that changes are reported.
 func (r *Reports) Listens() {
+	if attrs, isNew := r.listens(); isNew {
+		r.log.Info("ampcors: listening for changes of publishers", attrs...) // without the lock: it may be slow
+	}
+}
+
+func (r *Reports) listens() (attrs []any, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isClosed || r.isListening.Swap(true) {
-		return
+		return nil, false
 	}
 	r.becomesKnown()
-	attrs := []any{r.of}
-	if !r.lostAt.IsZero() {
+	attrs = []any{r.of}
+	if len(r.logged) > 0 {
 		attrs = append(attrs, slog.Duration("after", time.Since(r.lostAt).Round(time.Millisecond)))
 	}
-	r.log.Info("ampcors: listening for changes of publishers", attrs...)
 	r.lostAt = time.Time{}
 	clear(r.logged)
+	return attrs, true
 }
 
 // Ends notes that changes are not reported from now on. Fails says why.
@@ -77,20 +83,26 @@ func (r *Reports) Close() {
 
 // Fails notes that changes are not reported, why, what kind of error that is, and what follows.
 func (r *Reports) Fails(err error, kind, effect string) {
+	if r.fails(err, kind) {
+		r.log.Error("ampcors: not listening for changes of publishers; "+effect, r.of, slog.String("error", LogText(err)))
+	}
+}
+
+func (r *Reports) fails(err error, kind string) (isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.isClosed {
-		return
+		return false
 	}
 	r.ends()
 	r.becomesKnown()
 	r.err = err
 	const most = 16
 	if r.logged[kind] || len(r.logged) == most {
-		return
+		return false
 	}
 	r.logged[kind] = true
-	r.log.Error("ampcors: not listening for changes of publishers; "+effect, r.of, slog.String("error", LogText(err)))
+	return true
 }
 
 func (r *Reports) ends() {

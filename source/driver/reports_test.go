@@ -43,6 +43,7 @@ func TestReports(t *testing.T) {
 			t.Error("it is known at once")
 		}
 		r.Ends() // a connection that never listened
+		time.Sleep(time.Second)
 		if isKnown() {
 			t.Error("an end without a cause is known")
 		}
@@ -58,7 +59,7 @@ func TestReports(t *testing.T) {
 			t.Error("it does not listen")
 		}
 		lines(`level=ERROR msg="ampcors: not listening for changes of publishers; an effect" table=sites error="it is down"`,
-			`level=INFO msg="ampcors: listening for changes of publishers" table=sites after=2s`)
+			`level=INFO msg="ampcors: listening for changes of publishers" table=sites after=3s`)
 		r.Ends()
 		time.Sleep(time.Second)
 		for i := range 100 {
@@ -77,9 +78,14 @@ func TestReports(t *testing.T) {
 			t.Error(r.IsListening(), log.String())
 		}
 	})
-	r := NewReports(slog.New(slog.DiscardHandler), slog.Attr{})
+	var log bytes.Buffer
+	r := NewReports(slog.New(slog.NewTextHandler(&log, nil)), slog.String("table", "sites"))
+	r.Ends() // nothing was logged, so that there is no outage
 	r.Listens()
 	<-r.Known()
+	if !strings.HasSuffix(log.String(), "table=sites\n") {
+		t.Error(log.String())
+	}
 	r = NewReports(slog.New(slog.DiscardHandler), slog.Attr{})
 	r.Close()
 	<-r.Known()

@@ -224,8 +224,8 @@ func New(cfg Config) (*Store, error) {
 func (s *Store) Close() {
 	s.link.mu.Lock()
 	s.link.client, s.link.closed = nil, true
-	s.reports.Close()
 	s.link.mu.Unlock()
+	s.reports.Close()
 	s.stop() // watch closes the client
 	s.expiryMu.Lock()
 	defer s.expiryMu.Unlock()

@@ -156,7 +156,11 @@ func (c Config) Complete() (Config, error) {
 					f.defaultValue, quotes+"Sites"+quotes)})
 		}
 	}
-	if c.PrefixColumn == c.DomainColumn && len(errs) == 0 {
+	isSame := sourcedriver.Folded(c.PrefixColumn) == sourcedriver.Folded(c.DomainColumn)
+	if c.Placeholder == "?" { // MySQL and SQLite ignore case, also of names in quotes
+		isSame = strings.EqualFold(sourcedriver.Folded(c.PrefixColumn), sourcedriver.Folded(c.DomainColumn))
+	}
+	if isSame && len(errs) == 0 {
 		errs = append(errs, &badvalue.Error{Code: badvalue.Conflict, Path: "PrefixColumn", Value: c.PrefixColumn,
 			Reason: "is the column of domains", Want: "that of hash prefixes; or NoPrefixes, if no AMP Cache is trusted"})
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/metrics"
 )
 
@@ -38,7 +39,7 @@ func ExampleHandler() {
 
 // Another monitoring system than Prometheus, here StatsD, gets the samples.
 func ExampleCounts_Samples() {
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}})
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Caches: cacheurl.DefaultCaches()[:2]})
 	if err != nil {
 		log.Fatal(err)
 	}

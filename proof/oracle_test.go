@@ -364,15 +364,17 @@ func (c oracleConfig) allows(domain string) bool {
 
 // plainIsReserved reports whether a host is reserved for AMP Caches or their frames.
 func plainIsReserved(host string) bool {
-	for _, below := range []string{"cdn.ampproject.org", "www.bing-amp.com", "ampproject.net", "www.bing-amp.net"} {
-		if host == below || strings.HasSuffix(host, "."+below) {
-			return true
+	for _, cache := range cacheurl.DefaultCaches() {
+		for _, below := range []string{cache.CacheDomain, cache.ThirdPartyFrameDomainSuffix} {
+			if host == below || strings.HasSuffix(host, "."+below) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-var plainCacheOrigin = regexp.MustCompile(`^https://([^.]+)\.(cdn\.ampproject\.org|www\.bing-amp\.com)$`)
+var plainCacheOrigin = regexp.MustCompile(`^https://([^.]+)\.([^/:]+)$`)
 
 // plainCheckOrigin decides on an Origin value, and names the publisher and the
 // cache if it is allowed.
@@ -380,8 +382,12 @@ func plainCheckOrigin(t testing.TB, c oracleConfig, origin string) (allowed bool
 	if slices.Contains(c.origins, origin) {
 		return true, "", ""
 	}
-	if m := plainCacheOrigin.FindStringSubmatch(origin); m != nil {
-		cache = map[string]string{"cdn.ampproject.org": "google", "www.bing-amp.com": "bing"}[m[2]]
+	ids := make(map[string]string)
+	for _, c := range cacheurl.DefaultCaches() {
+		ids[c.CacheDomain] = c.ID
+	}
+	if m := plainCacheOrigin.FindStringSubmatch(origin); m != nil && ids[m[2]] != "" {
+		cache = ids[m[2]]
 		for _, d := range c.domains {
 			if m[1] == plainHash(d) {
 				return true, d, cache

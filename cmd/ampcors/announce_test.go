@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ampcors/ampcors/cacheurl"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -60,6 +61,16 @@ func privateKey(t *testing.T) string {
 		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	return file
+}
+
+// twoCaches returns a file with the first two AMP Caches of the registry, Google's and Bing's.
+func twoCaches(t *testing.T) string {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"caches": cacheurl.DefaultCaches()[:2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, filepath.Join(t.TempDir(), "two.json"), string(data))
 }
 
 // otherCaches returns a file with an AMP Cache that is not in the registry.
@@ -732,7 +743,7 @@ func TestTheLogHasEachAnswer(t *testing.T) {
 		}
 	})
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
-	key, dir := privateKey(t), t.TempDir()
+	key, two, dir := privateKey(t), twoCaches(t), t.TempDir()
 	lines := func(name string) (lines []string) {
 		t.Helper()
 		data, err := os.ReadFile(filepath.Join(dir, name))
@@ -758,7 +769,8 @@ func TestTheLogHasEachAnswer(t *testing.T) {
 	}
 	for range 2 {
 		run(t, "", "submit", "--log", filepath.Join(dir, "sent"), "https://www.example.com/a", "https://www.example.com/bad")
-		run(t, "", "flush", "--key", key, "--log", filepath.Join(dir, "flushed"), "https://www.example.com/a", "https://www.example.com/bad")
+		run(t, "", "flush", "--key", key, "--caches", two, "--log", filepath.Join(dir, "flushed"), "https://www.example.com/a",
+			"https://www.example.com/bad")
 	}
 	once := []string{"https://www.example.com/a true 0", "https://www.example.com/bad false 422"}
 	if got, want := lines("sent"), slices.Sorted(slices.Values(slices.Concat(once, once))); !slices.Equal(got, want) {

@@ -38,6 +38,7 @@ func TestCachedAsksForTheURLItself(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<html amp>")), Request: r},
 			nil
 	})
+	two := twoCaches(t)
 	const (
 		google = "https://www-example-com.cdn.ampproject.org"
 		bing   = "https://www-example-com.www.bing-amp.com"
@@ -79,7 +80,7 @@ func TestCachedAsksForTheURLItself(t *testing.T) {
 		{"https://www.example.com/a.html", []string{google + "/c/s/www.example.com/a.html", bing + "/c/s/www.example.com/a.html"}, ""},
 	} {
 		asked = nil
-		_, stdout, stderr := run(t, "", append([]string{"cached", "--rate", "1000"}, strings.Fields(test.args)...)...)
+		_, stdout, stderr := run(t, "", append([]string{"cached", "--rate", "1000", "--caches", two}, strings.Fields(test.args)...)...)
 		if !slices.Equal(asked, test.want) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
 			t.Errorf("%s: asked %q; want %q\n%s%s", test.args, asked, test.want, stdout, stderr)
 		}

@@ -37,8 +37,8 @@ type cachesFile string
 // addCaches adds the flag --caches.
 func addCaches(cmd *cobra.Command) *cachesFile {
 	file := cmd.Flags().String("caches", "", "file with the AMP Caches, in the format of "+
-		"https://cdn.ampproject.org/caches.json; if empty, the caches of the configuration are used, or Google's and "+
-		"Bing's if it names none")
+		"https://cdn.ampproject.org/caches.json; if empty, the caches of the configuration are used, or those "+
+		"of AMP's registry if it names none")
 	return (*cachesFile)(file)
 }
 

@@ -129,6 +129,10 @@ func TestCheckShowsEachMember(t *testing.T) {
 			value = fmt.Sprintf("%q", filepath.Join(t.TempDir(), "publishers.txt"))
 			writeFile(t, strings.Trim(value, `"`), "www.example.org\n")
 		}
+		if value == "" {
+			t.Errorf("%s is new: members needs a value of it", member)
+			continue
+		}
 		if text := check(fmt.Sprintf(`, %q: %s`, member, value)); text == before {
 			t.Errorf("%s is not shown:\n%s", member, text)
 		}

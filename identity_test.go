@@ -51,6 +51,16 @@ func TestASourceIsNotAskedWhatItCannotKnow(t *testing.T) {
 	}
 }
 
+// A page on a cache is asked for, whatever Sec-Fetch-Site says: it is the API host's own page only if the Origin is no cache's.
+func TestACachesPageIsAskedFor(t *testing.T) {
+	db := mwtest.NewDatabase("www.example.com")
+	m := mwtest.New(t, ampcors.Config{Source: db.Remembered(t)})
+	r := &http.Request{Method: "GET", Header: mwtest.Headers("Origin: "+mwtest.CacheOrigin, "Sec-Fetch-Site: same-origin")}
+	if d := m.Check(r); d.Reason != ampcors.ReasonCacheOrigin || d.Publisher != "www.example.com" {
+		t.Errorf("%+v", d)
+	}
+}
+
 // A pattern in a Source allows each name below it, at a cache too, and nothing that only looks like one.
 func TestAPatternInASource(t *testing.T) {
 	s := mwtest.NewDatabase()

@@ -200,6 +200,22 @@ func TestADeniedThatWritesNoStatus(t *testing.T) {
 	}
 }
 
+// A status that does not permit is passed on as Config.Denied wrote it.
+func TestADeniedThatWritesItsOwnStatus(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusMultipleChoices, http.StatusUnavailableForLegalReasons} {
+		cfg := config()
+		cfg.Denied = func(w http.ResponseWriter, _ *http.Request, _ ampcors.Decision) { w.WriteHeader(status) }
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Origin", mwtest.EvilOrigin)
+		r.Header.Set("X-Ampcors-Proxy", "envoy")
+		w := httptest.NewRecorder()
+		if newHandler(t, cfg, authz.Envoy).ServeHTTP(w, r); w.Code != status || w.Header().Get(authz.StatusHeader) != strconv.Itoa(status) {
+			t.Errorf("%d: %d %v", status, w.Code, w.Header())
+		}
+	}
+}
+
 func TestNewChecksItsArguments(t *testing.T) {
 	t.Parallel()
 	if _, err := authz.New(nil, authz.NGINX); err == nil {

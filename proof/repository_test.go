@@ -151,7 +151,7 @@ func TestREADMEsCommandsAreRun(t *testing.T) {
 	benchtime := regexp.MustCompile(` -benchtime \w+`)
 	ci := "\n" + benchtime.ReplaceAllString(file(t, ".ci/run"), "")
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "authz/README.md", "bench/README.md", "caddy/README.md",
-		"conformance/README.md", "docs/proxy.md", "e2e/README.md", "source/README.md", "e2e/source/README.md"} {
+		"conformance/README.md", "docs/proxy.md", "source/README.md"} {
 		t.Run(name, func(t *testing.T) {
 			for _, block := range blocks(t, file(t, name), "sh") {
 				if strings.Contains(block, "../ampcors") || strings.HasPrefix(block, "go get ") || strings.HasPrefix(block, "go install ") {

@@ -72,7 +72,8 @@ func (d *database) prefixColumn() string {
 }
 
 // withoutPrefixes is what --no-prefixes means where an AMP Cache is trusted.
-const withoutPrefixes = "--no-prefixes is set, so that no hash prefix is looked up in the table: leave it out if AMP Caches are trusted."
+const withoutPrefixes = "--no-prefixes is set, so that no hash prefix is looked up in the table: leave it out if AMP " +
+	"Caches are trusted."
 
 // isColumn reports whether a name in a statement means a column.
 func (d *database) isColumn(name, column string) bool {

@@ -20,8 +20,9 @@ func Folded(name string) string {
 // WantEscaped says how a password is written in the URL of a database.
 const WantEscaped = "special characters in the password escaped, such as %40 for @, %2F for / and %23 for #"
 
-// IsUnescaped reports whether a special character in the URL of a database is not escaped, so that more than a user and a
-// password is before its last @. Then drivers take a part of the password for the host, and have it in their errors.
+// IsUnescaped reports whether a special character in the URL of a database is not escaped, so that more than a user
+// and a password is before its last @. Then drivers take a part of the password for the host, and have it in their
+// errors.
 func IsUnescaped(url string) bool {
 	_, rest, _ := strings.Cut(url, "://")
 	at := strings.LastIndex(rest, "@")

@@ -35,7 +35,7 @@ func TestEachReasonAndEachFieldIsWhereCONTRIBUTINGSays(t *testing.T) {
 		{"a reason", "reason.go", reasons},
 		{"a reason", "decision_test.go", reasons},
 		{"a reason", "conformance/origins.json", reasons},
-		{"a reason", "README.md", denials},
+		{"a reason", "docs/requests.md", denials},
 		{"a reason", "docs/OPERATIONS.md", denials},
 		{"a field of Config", "config.go", fields},
 		{"a field of Config", "configfile/schema.json", fields},

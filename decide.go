@@ -49,7 +49,7 @@ func (p *policy) judge(v *verdict, r *http.Request) {
 	v.reason = p.decide(v)
 }
 
-// decide implements the README's table "What each request gets".
+// decide implements the table "What each request gets" of docs/requests.md.
 func (p *policy) decide(v *verdict) Reason {
 	c, id := &v.caller, &v.identity
 	switch {

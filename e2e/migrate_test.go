@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 	"github.com/ampcors/ampcors/internal/readme"
 )
 
-// migrants are the requests of the tables in ../docs/migrate.
+// migrants are the requests of the table in ../docs/migrate.md.
 var migrants = []struct {
 	name, method, origin, claim string
 	header                      http.Header
@@ -38,87 +39,88 @@ var migrants = []struct {
 	{name: "… posts", method: "POST"},
 }
 
-// migrationTable sends the requests to both handlers, and returns what each answers.
-func migrationTable(t *testing.T, name string, before http.Handler) string {
-	t.Helper()
-	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	after := mw.Wrap(api)
-	table := fmt.Sprintf("| | %s | ampcors |\n| --- | --- | --- |\n", name)
+// migrated returns what a handler answers to each of the requests.
+func migrated(h http.Handler) (answers []string) {
 	for _, m := range migrants {
-		answer := func(h http.Handler) string {
-			u := apiOrigin + "/api"
-			if m.claim != "" {
-				u += "?__amp_source_origin=" + m.claim
-			}
-			r := httptest.NewRequest(m.method, u, nil)
-			for name, values := range m.header {
-				r.Header[name] = values
-			}
-			if m.origin != "" {
-				r.Header.Set("Origin", m.origin)
-			}
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			switch header := w.Header(); {
-			case w.Code >= 400:
-				return fmt.Sprint("denied: ", w.Code)
-			case m.method == "OPTIONS" && strings.EqualFold(header.Get("Access-Control-Allow-Headers"), "content-type") &&
-				header.Get("Access-Control-Allow-Origin") == m.origin:
-				return "granted"
-			case m.method == "OPTIONS":
-				return "not granted"
-			case m.origin == "":
-				return "the handler runs"
-			case header.Get("Access-Control-Allow-Origin") == m.origin && header.Get("Access-Control-Allow-Credentials") == "true":
-				return "reads"
-			}
-			return "the handler runs; the page cannot read"
+		u := apiOrigin + "/api"
+		if m.claim != "" {
+			u += "?__amp_source_origin=" + m.claim
 		}
-		table += fmt.Sprintf("| %s | %s | %s |\n", m.name, answer(before), answer(after))
+		r := httptest.NewRequest(m.method, u, nil)
+		for name, values := range m.header {
+			r.Header[name] = values
+		}
+		if m.origin != "" {
+			r.Header.Set("Origin", m.origin)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		answer := "runs"
+		switch header := w.Header(); {
+		case w.Code >= 400:
+			answer = fmt.Sprint("denied: ", w.Code)
+		case m.method == "OPTIONS" && strings.EqualFold(header.Get("Access-Control-Allow-Headers"), "content-type") &&
+			header.Get("Access-Control-Allow-Origin") == m.origin:
+			answer = "granted"
+		case m.method == "OPTIONS":
+			answer = "not granted"
+		case m.origin != "" && header.Get("Access-Control-Allow-Origin") == m.origin &&
+			header.Get("Access-Control-Allow-Credentials") == "true":
+			answer = "reads"
+		}
+		answers = append(answers, answer)
 	}
-	return table
+	return answers
 }
 
 // api is an API without CORS.
 var api = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
 
-// TestMigrationPages compares what the pages in ../docs/migrate say with what the servers answer. With
-// UPDATE_README=1, it writes the tables.
-func TestMigrationPages(t *testing.T) {
+// TestWhatChangesForCallers compares the table of ../docs/migrate.md with what the servers answer. UPDATE_README=1 writes it.
+func TestWhatChangesForCallers(t *testing.T) {
 	origins, err := cacheurl.Origins("www.example.com")
 	if err != nil {
 		t.Fatal(err)
 	}
 	origins = append(origins, own)
-	t.Run("toolbox-cors", func(t *testing.T) {
-		before := toolboxBefore(t, api, `{"sourceOriginPattern": "^https:\\/\\/www\\.example\\.com$"}`)
-		readme.Check(t, "../docs/migrate/toolbox-cors.md", "toolbox", migrationTable(t, "toolbox-cors", before))
-	})
-	t.Run("patterns", func(t *testing.T) {
-		addr := startNginxWith(t, `map $http_origin $amp_origin { default ""; `+
-			`"~^https://(www\.example\.com|[a-z0-9-]+\.cdn\.ampproject\.org)$" $http_origin; }`,
-			`add_header Access-Control-Allow-Origin $amp_origin; add_header Access-Control-Allow-Credentials true; proxy_pass http://`+serve(t, api)+
-				`;`)
-		readme.Check(t, "../docs/migrate/patterns.md", "patterns", migrationTable(t, "nginx with that rule", proxy(addr)))
-	})
-	t.Run("libraries", func(t *testing.T) {
-		table := migrationTable(t, "rs/cors", rs.New(rs.Options{AllowedOrigins: origins, AllowCredentials: true,
-			AllowedHeaders: []string{"Content-Type"}}).Handler(api))
-		readme.Check(t, "../docs/migrate/cors-libraries.md", "libraries", table)
-		mw, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: origins, Credentialed: true, RequestHeaders: []string{"Content-Type"}})
-		if err != nil {
-			t.Fatal(err)
+	mw, err := ampcors.New(ampcors.Config{Publishers: []string{"www.example.com"}, Credentialed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := jub0bs.NewMiddleware(jub0bs.Config{Origins: origins, Credentialed: true, RequestHeaders: []string{"Content-Type"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := startNginxWith(t, `map $http_origin $amp_origin { default ""; `+
+		`"~^https://(www\.example\.com|[a-z0-9-]+\.cdn\.ampproject\.org)$" $http_origin; }`,
+		`add_header Access-Control-Allow-Origin $amp_origin; add_header Access-Control-Allow-Credentials true; proxy_pass http://`+
+			serve(t, api)+`;`)
+	servers := []struct {
+		name string
+		http.Handler
+	}{
+		{"toolbox-cors", toolboxBefore(t, api, `{"sourceOriginPattern": "^https:\\/\\/www\\.example\\.com$"}`)},
+		{"nginx", proxy(addr)},
+		{"rs/cors", rs.New(rs.Options{AllowedOrigins: origins, AllowCredentials: true, AllowedHeaders: []string{"Content-Type"}}).Handler(api)},
+		{"ampcors", mw.Wrap(api)},
+	}
+	head, rule, rows := "| |", "| --- |", make([]string, len(migrants))
+	for i, m := range migrants {
+		rows[i] = "| " + m.name + " |"
+	}
+	for _, s := range servers {
+		head, rule = head+" "+s.name+" |", rule+" --- |"
+		for i, answer := range migrated(s) {
+			rows[i] += " " + answer + " |"
 		}
-		if other := migrationTable(t, "rs/cors", mw.Wrap(api)); other != table {
-			t.Errorf("jub0bs/cors answers otherwise:\n%s", other)
-		}
-	})
+	}
+	readme.Check(t, "../docs/migrate.md", "callers", head+"\n"+rule+"\n"+strings.Join(rows, "\n")+"\n")
+	if got, want := migrated(listed.Wrap(api)), migrated(servers[2]); !slices.Equal(got, want) {
+		t.Errorf("jub0bs/cors answers otherwise than rs/cors: %q; want %q", got, want)
+	}
 }
 
-// What ../docs/migrate/cors-libraries.md says of options that are functions, patterns or switches.
+// What ../docs/migrate.md says of options that are functions, patterns or switches.
 func TestOptionsOfOtherLibraries(t *testing.T) {
 	t.Parallel()
 	below := regexp.MustCompile(`^https://([a-z0-9-]+\.)+example\.com$`)

@@ -3,12 +3,14 @@ package proof
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/ampcors/ampcors"
 	"github.com/ampcors/ampcors/internal/mwtest"
+	readmepart "github.com/ampcors/ampcors/internal/readme"
 	"github.com/ampcors/ampcors/internal/servertest"
 )
 
@@ -248,11 +251,27 @@ func TestREADMEsProgramRuns(t *testing.T) {
 		_ = cmd.Wait() // its error is the kill
 	}()
 
-	r, err := http.NewRequest("GET", "http://"+addr+"/articles", nil)
+	var answers strings.Builder
+	answers.WriteString("```console\n")
+	for i, origin := range []string{mwtest.CacheOrigin, mwtest.EvilOrigin} {
+		if i > 0 {
+			answers.WriteString("\n")
+		}
+		fmt.Fprintf(&answers, "$ curl -i -H 'Origin: %s' http://localhost:8080/articles\n%s", origin,
+			answerTo(t, origin, "http://"+addr+"/articles"))
+	}
+	answers.WriteString("```\n")
+	readmepart.Check(t, "../README.md", "answers", answers.String())
+}
+
+// answerTo returns the response to a page's request as curl prints it, without Date and Content-Length. The server may not listen yet.
+func answerTo(t *testing.T, origin, url string) string {
+	t.Helper()
+	r, err := http.NewRequest("GET", url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Origin", mwtest.CacheOrigin)
+	r.Header.Set("Origin", origin)
 	var resp *http.Response
 	for range 1200 {
 		if resp, err = http.DefaultClient.Do(r); err == nil {
@@ -265,16 +284,58 @@ func TestREADMEsProgramRuns(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.Header.Get("Access-Control-Allow-Origin") != mwtest.CacheOrigin ||
-		!strings.Contains(string(body), `"for":"www.example.com"`) {
-		t.Errorf("answer %v, %s, %v", resp.Header, body, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", resp.Proto, resp.Status)
+	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
+		if name != "Date" && name != "Content-Length" {
+			fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(resp.Header[name], ", "))
+		}
+	}
+	return b.String() + "\n" + string(body)
 }
 
-// TestREADMEsTableOfOrigins checks that each origin in the table is denied for the reason there.
-func TestREADMEsTableOfOrigins(t *testing.T) {
+// TestREADMEsTableOfFields compares the table with the comments of Config: the first sentence of each. UPDATE_README=1
+// writes it.
+func TestREADMEsTableOfFields(t *testing.T) {
 	t.Parallel()
-	_, table, _ := strings.Cut(readme(t), "\n## Why an origin was denied\n")
+	parsed, err := parser.ParseFile(token.NewFileSet(), "../config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := "| field | what it is | if it is not set |\n| --- | --- | --- |\n"
+	unset := regexp.MustCompile(`If (?:missing|zero|nil), ([^.;]*)`)
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != "Config" {
+			return true
+		}
+		for _, f := range spec.Type.(*ast.StructType).Fields.List {
+			name := f.Names[0].Name
+			if name == "_" || strings.HasPrefix(name, "Dangerously") {
+				continue
+			}
+			text := strings.Join(strings.Fields(f.Doc.Text()), " ")
+			text = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(text, name+" "), "are "), "is ")
+			otherwise := ""
+			if m := unset.FindStringSubmatch(text); m != nil {
+				otherwise = m[1]
+			}
+			text, _, _ = strings.Cut(text, ". ")
+			text = regexp.MustCompile(`(, such as|, with or without|: |; ).*`).ReplaceAllString(text, "")
+			rows += "| `" + name + "` | " + strings.TrimSuffix(text, ".") + " | " + otherwise + " |\n"
+		}
+		return false
+	})
+	readmepart.Check(t, "../README.md", "fields", rows)
+}
+
+// TestTheTableOfOrigins checks that each origin in the table is denied for the reason there.
+func TestTheTableOfOrigins(t *testing.T) {
+	t.Parallel()
+	_, table, _ := strings.Cut(file(t, "docs/requests.md"), "\n## Why an origin was denied\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	m := mwtest.New(t, mwtest.Config())
 	cfg := mwtest.Config()
@@ -291,14 +352,14 @@ func TestREADMEsTableOfOrigins(t *testing.T) {
 		reason := strings.Trim(cells[1], "`")
 		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[0], -1) {
 			origins++
-			origin := quoted[1]
+			origin := strings.Replace(quoted[1], "https://v2c4…fygq.cdn.ampproject.org", mwtest.UnknownHashOrigin, 1)
 			t.Run(origin, func(t *testing.T) {
 				m := m
 				if reason == ampcors.ReasonSourceUnavailable.String() {
 					m = down
 				}
 				if d := m.CheckOrigin(origin); d.Allowed || d.Reason.String() != reason {
-					t.Errorf("the reason is %q; the README says %q", d.Reason, reason)
+					t.Errorf("the reason is %q; the document says %q", d.Reason, reason)
 				}
 			})
 		}

@@ -1,0 +1,96 @@
+package configfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ampcors/ampcors"
+	"github.com/ampcors/ampcors/internal/readme"
+	"github.com/ampcors/ampcors/internal/strictjson"
+	"github.com/ampcors/ampcors/source"
+)
+
+// examples has an example of each member, in the order of docs/configuration.md.
+var examples = []struct{ member, json string }{
+	{"publishers", `["www.example.com", "*.news.example"]`},
+	{"publishersFile", `"publishers.txt"`},
+	{"credentialed", `true`},
+	{"methods", `["PUT", "DELETE"]`},
+	{"requestHeaders", `["X-Token"]`},
+	{"responseHeaders", `["AMP-Redirect-To", "X-Total"]`},
+	{"maxAge", `"10m"`},
+	{"origins", `["https://playground.amp.dev"]`},
+	{"caches", `["google"]`},
+	{"cachesFile", `"caches.json"`},
+	{"email", `{"senders": ["news@example.com"], "clients": ["https://mail.google.com"]}`},
+	{"source", `{"ttl": "1m", "maxStale": "10m"}`},
+	{"reportOnly", `true`},
+	{"dangerouslyAllowAmbiguousPrefixes", `true`},
+	{"dangerouslyAllowHTTPOwnOrigins", `true`},
+	{"dangerouslyAllowPublicSuffixWildcards", `true`},
+	{"dangerouslyAllowUnsafeRequestsWithoutOrigin", `true`},
+	{"$schema", `"https://example.com/schema.json"`},
+}
+
+// described is a part of the schema.
+type described struct {
+	Description string
+	Properties  map[string]described
+}
+
+// docs/configuration.md has each member, with what its comment says and an example that is read. UPDATE_README=1 writes it.
+func TestTheReference(t *testing.T) {
+	var schema described
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, e := range examples {
+		text := schema.Properties[e.member]
+		fmt.Fprintf(&b, "### %s\n\n%s\n\n```json\n\"%s\": %s\n```\n\n", e.member, sentences(e.member, text.Description), e.member, e.json)
+		if len(text.Properties) > 0 {
+			b.WriteString("| member | |\n| --- | --- |\n")
+			v := reflect.ValueOf(new(file)).Elem()
+			_, fields := strictjson.Members(v)
+			names, _ := strictjson.Members(fields[e.member])
+			for _, name := range names {
+				cell := strings.ReplaceAll(sentences(name, text.Properties[name].Description), "|", "\\|")
+				fmt.Fprintf(&b, "| `%s` | %s |\n", name, cell)
+			}
+			b.WriteString("\n")
+		}
+		delete(schema.Properties, e.member)
+		if strings.HasSuffix(e.member, "File") { // of another file
+			continue
+		}
+		text2 := fmt.Sprintf(`{%q: %s}`, e.member, e.json)
+		_, err := Inline{JSON: []byte(text2), Set: func(cfg *ampcors.Config) {
+			cfg.Publishers = append(cfg.Publishers, "a.example")
+			cfg.Source = new(source.Source)
+		}}.Config()
+		if err != nil {
+			t.Errorf("%s: %v", e.member, err)
+		}
+	}
+	for member := range schema.Properties {
+		t.Errorf("examples needs an example of %s", member)
+	}
+	readme.Check(t, "../docs/configuration.md", "members", "\n"+b.String())
+}
+
+// sentences returns a description with the member's name in place of the field's, and a full stop.
+func sentences(member, text string) string {
+	text = strings.NewReplacer(" - ", " ", "Config.", "").Replace(text) // a list of the comment, on one line
+	if first, rest, _ := strings.Cut(text, " "); strings.EqualFold(first, member) {
+		text = "`" + member + "` " + rest
+	} else {
+		text = strings.ToUpper(text[:1]) + text[1:]
+	}
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+	return text
+}

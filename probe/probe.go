@@ -9,6 +9,37 @@
 // A probe is a plan of trials, see [Trial]. Between the trials, it repeats a request that is
 // known to be answered. If the answer changes, for example because the backend limits requests,
 // the trials since the last good answer are reported as not tested, and not as fine.
+//
+// # What it does
+//
+// It makes look-alikes of the publisher's host, and of its prefix on each cache, for each common mistake in
+// comparing origins: a dot that is not escaped, strip, replace, includes, only the beginning or the end, an
+// optional part, accents that are ignored. It calls a GET endpoint as different browsers do: two phones, browsers
+// without Referer or Sec-Fetch-Site, two pages at one time, and one that revalidates its copy; with Config.Cookie,
+// also without the cookie.
+//
+// If a browser blocks the publisher's pages and each of them gets the same answer, a cache in front of the backend
+// may have kept it. The probe then looks again a second later, with the same URL and with a new one, and with a
+// preflight, which caches do not answer. The finding cached-wrong-origin has the evidence.
+//
+// It names itself ampcors-probe in one request for each GET endpoint, because some backends treat browsers differently.
+//
+// # What it cannot see from outside
+//
+//   - a mistake of one server among several that answer in turn, unless chance shows it;
+//   - a pattern that allows other customers of a hosting, but for vercel.app, netlify.app and pages.dev;
+//   - what a handler did with a request that was answered 403, and a handler of POST that also runs for GET;
+//   - a page that must be allowed at an origin that nobody named;
+//   - what lets any page in by something other than Origin, Referer, User-Agent and AMP's headers: by Accept, by
+//     X-Requested-With after a preflight that grants it, by another spelling of the path, by JSONP;
+//   - what depends on a language, device, cookie or body that it does not send;
+//   - a cache whose key is only the path, that drops Vary, and that sends neither Age nor another header of a cache: if
+//     the answers look like this, a note says that a cache may be in front of the backend;
+//   - a missing Vary on just one of several redirects; a cache that stores only responses to readers without a cookie;
+//     zstd, which it does not decode.
+//
+// A denial that closes the connection counts as not tested. An API that answers everybody the same may be open by
+// design.
 package probe
 
 import (

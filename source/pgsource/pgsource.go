@@ -26,7 +26,25 @@
 // takes more than half a second to come back, or four in a row cannot be sent, the Table is not
 // listening, and says so. The usual cause is a pooler that does not keep sessions, such as PgBouncer
 // with pool_mode=transaction: it accepts LISTEN, and drops what is notified. Connect to PostgreSQL
-// directly, or use pool_mode=session. What else is checked is in the README of package source.
+// directly, or use pool_mode=session. Lookups work in the modes session and transaction. One program takes up to 10
+// connections (8 of MaxConns, one that listens, and one for a moment): PgBouncer's default_pool_size of 20 is enough
+// for two. Unused connections are closed after 10 seconds.
+//
+// Each quarter of a second, the Table also asks PostgreSQL whether
+//
+//   - the connection has its LISTEN;
+//   - the triggers are there, enabled, and for this Condition (at the start, it waits 2.5 s for them, because a
+//     program may call Install first);
+//   - its user may read the table, and no policy may hide rows (while one may, lookups fail too);
+//   - the server takes writes;
+//   - the ids and versions of the table, its columns and its triggers are the same. If not, a change may have passed
+//     the triggers: everything is looked up again, and the Table goes on listening.
+//
+// When a test notification is lost, the Table stops listening after 0.8 s at the start and 13 s at most later, or
+// 25 s if none can be sent; otherwise after 0.25 s. The tests measure that with PgBouncer in all of its modes, and
+// with each of pgx's ways to send a statement:
+//
+//	AMPCORS_TIMES=usual go test -v -run 'TestListeningIsProved|TestAFaultEndsListening' ./source/pgsource
 //
 // # When a connection is lost
 //
@@ -54,7 +72,10 @@
 // message, which says that anything may have changed. An UPDATE that changes neither the domain, the
 // prefix nor whether the row satisfies Condition sends none. PostgreSQL commits transactions that send
 // a notification one after another, and never two at a time. A transaction that changes publishers
-// cannot use PREPARE TRANSACTION. source/README.md has the measured cost.
+// cannot use PREPARE TRANSACTION.
+//
+// Measured without fsync, a transaction takes 0.1 to 0.2 ms more than 0.07 ms, and one of 1,000 rows 2 to 3 ms more
+// than 1.3 ms (go test -run '^$' -bench Write ./source/pgsource).
 //
 // The triggers run with the rights of the writer, and with the schemas that whoever installed them had in view, but
 // temporary tables last. If they fail, as when Condition uses another table that the writer may not read, the write

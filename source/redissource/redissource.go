@@ -30,6 +30,20 @@
 // change that Redis could not report in that time is seen then, or after [source.Config].TTL if that is
 // earlier.
 //
+// Listening is false 0.75 s after one of these is no longer true:
+//
+//   - Redis answers the lookup of a key; in a Cluster, each master that of a key in one of its slots;
+//   - CLIENT TRACKINGINFO says that changes are reported (Redis 6.2 or later, if the user has the permission; without
+//     it, each connection begins with CLIENT TRACKING, or fails);
+//   - each hash slot has a master, by CLUSTER SLOTS, and each master a connection;
+//   - ROLE says master, outside of a Cluster. A replica answers no lookups. Without the permission +role, that is not
+//     known, and lookups work.
+//
+// If CLUSTER SLOTS names another master for a slot, everything is looked up again, at most once in 5 s. What these
+// questions cannot show is that a connection stopped and came back between two of them.
+//
+// Its tests run with Redis 7.0 and, where it is installed, Valkey 8.0 (AMPCORS_REDIS=valkey-server).
+//
 // Redis reports an expired key when it removes it, which can be much later. So a lookup also asks when the key
 // expires (PTTL), and nothing is remembered for longer. If the user lacks the permission +pttl, an expiry is seen
 // when Redis reports it, or after [source.Config].TTL. Redis does not report SWAPDB: after one, run FLUSHDB on the

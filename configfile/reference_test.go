@@ -83,7 +83,7 @@ func TestTheReference(t *testing.T) {
 
 // sentences returns a description with the member's name in place of the field's, and a full stop.
 func sentences(member, text string) string {
-	text = strings.NewReplacer(" - ", " ", "Config.", "").Replace(text) // a list of the comment, on one line
+	text = strings.NewReplacer(" - ", " ", "ampcors.Config.", "", "Config.", "").Replace(text) // a list of the comment, on one line
 	if first, rest, _ := strings.Cut(text, " "); strings.EqualFold(first, member) {
 		text = "`" + member + "` " + rest
 	} else {

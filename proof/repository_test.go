@@ -87,66 +87,6 @@ func TestEachServerHasTimeouts(t *testing.T) {
 	}
 }
 
-// Each row of a table in a document has as many cells as the head. GitHub drops further ones.
-func TestTablesHaveNoRowThatIsCut(t *testing.T) {
-	t.Parallel()
-	inCode, rows := regexp.MustCompile("`[^`]*`"), 0
-	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".md") || strings.Contains(name, "node_modules") {
-			return err
-		}
-		head, isCode := 0, false
-		for i, line := range strings.Split(file(t, name), "\n") {
-			isCode = isCode != strings.HasPrefix(strings.TrimSpace(line), "```")
-			if isCode || !strings.HasPrefix(line, "|") {
-				head = 0
-				continue
-			}
-			cells := strings.Count(inCode.ReplaceAllString(strings.ReplaceAll(line, `\|`, ""), ""), "|")
-			if head == 0 {
-				head = cells
-			}
-			if rows++; cells != head {
-				t.Errorf("%s:%d has %d cells; its head has %d", name, i+1, cells-1, head-1)
-			}
-		}
-		return nil
-	})
-	if err != nil || rows < 300 {
-		t.Errorf("%d rows, %v", rows, err)
-	}
-}
-
-// Each link to a file of the repository leads to one.
-func TestLinksLeadSomewhere(t *testing.T) {
-	t.Parallel()
-	links := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
-	documents := 0
-	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == ".git"):
-			return filepath.SkipDir
-		case !strings.HasSuffix(name, ".md"):
-			return nil
-		}
-		documents++
-		for _, m := range links.FindAllStringSubmatch(file(t, name), -1) {
-			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join("..", filepath.Dir(name), m[1])); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		return nil
-	})
-	if err != nil || documents < 10 {
-		t.Errorf("%d documents, %v", documents, err)
-	}
-}
-
 // TestREADMEsCommandsAreRun checks that CI runs every command of these READMEs.
 // TestREADMEsProgramRuns, and packaging/rehearse run those that install something. CI runs benchmarks more briefly.
 func TestREADMEsCommandsAreRun(t *testing.T) {

@@ -24,6 +24,8 @@
 // Complete: every form that a known implementation issues for an allowed publisher is accepted, unless it is
 // also a form of another domain. Exceptions: see "What differs from AMP's document" there.
 //
+// proof/README.md lists all promises, with the tests that hold them.
+//
 // The Origin of a cache is "https://", one label, "." and the domain of a trusted cache, and nothing else. The
 // label is the domain prefix. Implementations disagree on the prefix of many domains, and it is not public
 // which form a cache uses. So this package does not compute one expected origin. It decodes the prefix, and
@@ -58,7 +60,7 @@
 // HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
 // Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some
 // shared caches store them. If an outer handler has set Vary, its members are kept, in one line. A denial is
-// never stored by caches. The README has the whole table.
+// never stored by caches. docs/requests.md has the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
 // their requests are decided like all others: see [Email].

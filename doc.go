@@ -24,7 +24,7 @@
 // Complete: every form that a known implementation issues for an allowed publisher is accepted, unless it is
 // also a form of another domain. Exceptions: see "What differs from AMP's document" there.
 //
-// proof/README.md lists all promises, with the tests that hold them.
+// proof/README.md lists all promises, and the tests that hold most of them.
 //
 // The Origin of a cache is "https://", one label, "." and the domain of a trusted cache, and nothing else. The
 // label is the domain prefix. Implementations disagree on the prefix of many domains, and it is not public

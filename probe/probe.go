@@ -27,7 +27,7 @@
 // # What it cannot see from outside
 //
 //   - a mistake of one server among several that answer in turn, unless chance shows it;
-//   - a pattern that allows other customers of a hosting, but for vercel.app, netlify.app and pages.dev;
+//   - a pattern that allows other customers of your hosting, unless that is vercel.app, netlify.app or pages.dev;
 //   - what a handler did with a request that was answered 403, and a handler of POST that also runs for GET;
 //   - a page that must be allowed at an origin that nobody named;
 //   - what lets any page in by something other than Origin, Referer, User-Agent and AMP's headers: by Accept, by

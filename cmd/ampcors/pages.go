@@ -66,7 +66,7 @@ func (s *savedState) announceRecorded() {
 func addPages(cmd *cobra.Command) *givenPages {
 	s := &givenPages{}
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil,
-		"file or URL of a sitemap, a sitemap index or robots.txt; may be repeated")
+		"file or URL of a sitemap, an RSS or Atom feed, a sitemap index or robots.txt; may be repeated")
 	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil,
 		"another host, of the owner of the sitemap's host; sitemaps may list its pages and sitemaps, and may redirect to "+
 			"it; a sitemap that is a local file may list pages of any host anyway")

@@ -1,8 +1,11 @@
 package outbound
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -109,6 +112,36 @@ func TestRetryAfterIsRead(t *testing.T) {
 	} {
 		if got := (Answer{Header: http.Header{"Retry-After": {value}}}).RetryAfter(now); got != want {
 			t.Errorf("%q: got %v; want %v", value, got, want)
+		}
+	}
+}
+
+// A client's own User-Agent stays, and an answer of exactly 64 KiB is whole.
+func TestDoNamesItselfAndReads64KiB(t *testing.T) {
+	t.Parallel()
+	asked := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Header.Get("User-Agent")
+		fmt.Fprint(w, strings.Repeat("a", 64<<10)+r.URL.Path[1:])
+	}))
+	defer server.Close()
+	for _, test := range []struct {
+		path, agent, want string
+		err               error
+	}{
+		{"/", "", "ampcors", nil},
+		{"/b", "theirs", "theirs", io.ErrShortBuffer},
+	} {
+		r, err := http.NewRequest(http.MethodGet, server.URL+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.agent != "" {
+			r.Header.Set("User-Agent", test.agent)
+		}
+		a, err := Do(server.Client(), r)
+		if err != nil || asked != test.want || len(a.Body) != 64<<10 || !errors.Is(a.BodyErr, test.err) || a.Truncated() {
+			t.Errorf("%s: %v, User-Agent %q, %d bytes, %v", test.path, err, asked, len(a.Body), a.BodyErr)
 		}
 	}
 }

@@ -172,6 +172,64 @@ func TestNoPageIsGivenUpIfAllAreRejected(t *testing.T) {
 	}
 }
 
+// A queue sends one page of a host that had nothing accepted, and halves only once that page was accepted: the cause may be
+// the key. Each URL has one result, and none is given up until a page was accepted.
+func TestAQueueTriesOnePageFirst(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		bad, good int
+	}{
+		{"nothing is accepted", 100, 0},
+		{"nothing of two requests is accepted", maxURLs + 7, 0},
+		{"one page at fault", 1, 99},
+		{"one of two pages at fault", 1, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			accepted, waited := 0, 0 // calls whose page was accepted, and calls whose was not
+			for accepted+waited == 0 || test.good > 0 && (accepted == 0 || test.good == 1 && waited == 0) {
+				p := &picky{status: 422, accepted: make(map[string]int)}
+				c := client(t, p, nil)
+				var urls []string
+				for i := range test.bad {
+					urls = append(urls, fmt.Sprintf("https://www.example.com/bad%d", i))
+				}
+				for i := range test.good {
+					urls = append(urls, fmt.Sprintf("https://www.example.com/%d", i))
+				}
+				_, batches := c.group(urls)
+				requests := len(batches)
+				results, left := make(map[string]int), 0
+				for _, b := range c.deliver(t.Context(), batches, true) {
+					for _, url := range b.URLs {
+						results[url]++
+					}
+					if problem, _ := b.Err.(*Error); problem != nil && !problem.IsFinal() {
+						left += len(b.URLs)
+					}
+				}
+				for _, url := range urls {
+					if results[url] != 1 {
+						t.Fatalf("%s has %d results", url, results[url])
+					}
+				}
+				if p.sizes[requests] == 1 {
+					accepted++
+					if left != 0 || len(p.accepted) != test.good {
+						t.Fatalf("%d left, %d accepted", left, len(p.accepted))
+					}
+				} else {
+					waited++
+					if left != len(urls) || len(p.sizes) != requests+1 || p.sizes[requests] != -1 {
+						t.Fatalf("%d left, after requests of %d", left, p.sizes)
+					}
+				}
+			}
+		})
+	}
+}
+
 // Many hosts with pages at fault, or with wrong keys, do not keep each other from being accepted, and no call sends
 // more than the bound, whatever is too large for the engine.
 func TestManyHostsMakeProgressWithinTheBound(t *testing.T) {

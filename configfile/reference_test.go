@@ -53,8 +53,7 @@ func TestTheReference(t *testing.T) {
 		fmt.Fprintf(&b, "### %s\n\n%s\n\n```json\n\"%s\": %s\n```\n\n", e.member, sentences(e.member, text.Description), e.member, e.json)
 		if len(text.Properties) > 0 {
 			b.WriteString("| member | |\n| --- | --- |\n")
-			v := reflect.ValueOf(new(file)).Elem()
-			_, fields := strictjson.Members(v)
+			_, fields := strictjson.Members(reflect.ValueOf(new(file)).Elem())
 			names, _ := strictjson.Members(fields[e.member])
 			for _, name := range names {
 				cell := strings.ReplaceAll(sentences(name, text.Properties[name].Description), "|", "\\|")
@@ -66,8 +65,8 @@ func TestTheReference(t *testing.T) {
 		if strings.HasSuffix(e.member, "File") { // of another file
 			continue
 		}
-		text2 := fmt.Sprintf(`{%q: %s}`, e.member, e.json)
-		_, err := Inline{JSON: []byte(text2), Set: func(cfg *ampcors.Config) {
+		document := fmt.Sprintf(`{%q: %s}`, e.member, e.json)
+		_, err := Inline{JSON: []byte(document), Set: func(cfg *ampcors.Config) {
 			cfg.Publishers = append(cfg.Publishers, "a.example")
 			cfg.Source = new(source.Source)
 		}}.Config()

@@ -188,7 +188,10 @@ func TestAQueueTriesOnePageFirst(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			accepted, waited := 0, 0 // calls whose page was accepted, and calls whose was not
-			for accepted+waited == 0 || test.good > 0 && (accepted == 0 || test.good == 1 && waited == 0) {
+			for call := 0; accepted+waited == 0 || test.good > 0 && (accepted == 0 || test.good == 1 && waited == 0); call++ {
+				if call == 200 {
+					t.Fatalf("the page that was tried was accepted %d times, and rejected %d times", accepted, waited)
+				}
 				p := &picky{status: 422, accepted: make(map[string]int)}
 				c := client(t, p, nil)
 				var urls []string

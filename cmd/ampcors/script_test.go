@@ -21,13 +21,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestScripts runs the sessions in testdata/script: what somebody types, and what the command prints. A file has those of
-// one command; pkg.go.dev/github.com/rogpeppe/go-internal/testscript describes their format. "exits 3 ampcors ..." is for
+// TestScripts runs the sessions in testdata/script: what somebody types, and what the command prints. Each file has one
+// command; pkg.go.dev/github.com/rogpeppe/go-internal/testscript describes their format. "exits 3 ampcors ..." is for
 // an exit code other than 0, and "chomp file" removes the last line break of a file.
 //
 // The commands ask no real server: a [folder] answers, and file "requests" has what was asked.
 //
-// UPDATE_SCRIPTS=1 writes what is compared as a whole anew.
+// UPDATE_SCRIPTS=1 rewrites the outputs that are compared as a whole.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	flags := filepath.Join(t.TempDir(), "flags")

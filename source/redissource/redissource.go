@@ -32,7 +32,7 @@
 //
 // Listening is false 0.75 s after one of these is no longer true:
 //
-//   - Redis answers the lookup of a key; in a Cluster, each master that of a key in one of its slots;
+//   - Redis answers the lookup of a key; in a Cluster, each master does, for a key in one of its slots;
 //   - CLIENT TRACKINGINFO says that changes are reported (Redis 6.2 or later, if the user has the permission; without
 //     it, each connection begins with CLIENT TRACKING, or fails);
 //   - each hash slot has a master, by CLUSTER SLOTS, and each master a connection;

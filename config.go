@@ -21,34 +21,34 @@ type Config struct {
 	_ [0]func() // so that fields must be named, and a Config is never compared
 
 	// Publishers are the domains whose AMP pages may call, from any of the Caches and from the domain itself (its
-	// own origin). Each is
+	// own origin). Each is one domain, such as "www.example.com" or "bücher.example", or a pattern: "*.example.com"
+	// matches every domain below example.com, at any depth, but not example.com itself. Use a pattern only if all
+	// subdomains are yours. It does not match a cache origin with a hash prefix, because a hash prefix cannot be
+	// reversed: list a domain with a long name by itself, too.
 	//
-	//   - one domain: "www.example.com", "bücher.example", "xn--bcher-kva.example". Case does not matter, and the
-	//     last two are the same;
-	//   - or a pattern: "*.example.com" matches every domain below example.com, at any depth, but not example.com
-	//     itself. The part after "*." may be a single label.
+	// Case does not matter, and "xn--bcher-kva.example" is "bücher.example". Schemes, ports, paths, IP addresses,
+	// trailing dots, single labels, labels that begin or end with a hyphen, and "*" in any other place are
+	// prohibited. The part after "*." may be a single label.
 	//
-	// Schemes, ports, paths, IP addresses, trailing dots, single labels, labels that begin or end with a
-	// hyphen, and "*" in any other place are prohibited. A pattern over a public suffix, such as "*.com"
-	// or "*.github.io", allows everybody who can register a name there. It is prohibited unless
-	// DangerouslyAllowPublicSuffixWildcards is set, even without Credentialed: a simple POST has cookies
-	// in any case. A domain such as "amazonaws.com" is no public suffix itself, but has some below it,
-	// such as "s3.amazonaws.com". A pattern over it is accepted: use a pattern only if all subdomains are
-	// yours. A pattern that matches a host of an AMP Cache or of its third-party frames is also
-	// prohibited, because anybody's page can be there.
+	// A pattern over a public suffix, such as "*.com" or "*.github.io", allows everybody who can register a name
+	// there. It is prohibited unless DangerouslyAllowPublicSuffixWildcards is set, even without Credentialed: a
+	// simple POST has cookies in any case. A domain such as "amazonaws.com" is no public suffix itself, but has
+	// some below it, such as "s3.amazonaws.com": a pattern over it is accepted. A pattern that matches a host of an
+	// AMP Cache or of its third-party frames is prohibited, because anybody's page can be there.
 	//
-	// A pattern does not match a cache origin with a hash prefix, because a hash prefix cannot be reversed: list
-	// such a domain by itself, too. Long names always get a hash prefix. Some caches also use one for names with
-	// an underscore, or with "--" at positions 3 and 4 of any label.
+	// Some caches also use a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of any
+	// label.
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. If empty but not nil, no
-	// cache is trusted: use this for platforms whose customers' pages call one API without AMP. Do not list a former
+	// cache is trusted: use an empty list if your customers' pages call without AMP. Do not list a former
 	// cache: whoever owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as
-	// "https://playground.amp.dev" or "http://localhost:8080". They have a scheme (http or https), a host
+	// "https://playground.amp.dev" or "http://localhost:8080".
+	//
+	// They have a scheme (http or https), a host
 	// in lower-case ASCII, and a port only if it is not the scheme's default. Prohibited are: "null"; "*";
 	// anything after the host and port, such as a slash; the bare domains of AMP Caches; and more than 267
 	// bytes.
@@ -58,23 +58,30 @@ type Config struct {
 	Email Email `json:"email,omitzero"`
 
 	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with
-	// cookies. Browsers send cookies with a simple POST, such as a form, without it too. Whether such a
+	// cookies.
+	//
+	// Browsers send cookies with a simple POST, such as a form, without it too. Whether such a
 	// POST reaches the handler depends on Publishers, Source and Origins, and not on Credentialed.
 	Credentialed bool `json:"credentialed,omitempty"`
 
 	// Methods are those that a preflight may ask for beyond GET, HEAD and POST, such as "PUT". Case matters, as in
-	// HTTP: standard methods are in upper case. "*" and the methods that the Fetch standard forbids (CONNECT,
+	// HTTP: standard methods are in upper case.
+	//
+	// "*" and the methods that the Fetch standard forbids (CONNECT,
 	// TRACE and TRACK) are prohibited.
 	Methods []string `json:"methods,omitempty"`
 
 	// RequestHeaders are those that a preflight may ask for beyond Content-Type. Upper and lower case do not
-	// matter. Prohibited: "*"; names that browsers never ask for because scripts cannot set them; AMP-Same-Origin,
+	// matter.
+	//
+	// Prohibited: "*"; names that browsers never ask for because scripts cannot set them; AMP-Same-Origin,
 	// which is granted only to own origins; and AMP-Email-Sender, which is for mail clients.
 	RequestHeaders []string `json:"requestHeaders,omitempty"`
 
 	// ResponseHeaders are those that the page's script may read beyond the ones that CORS always exposes. If
-	// missing, AMP-Redirect-To is exposed, which amp-form needs; an empty list exposes none. "*", Set-Cookie and
-	// Set-Cookie2 are prohibited.
+	// missing, AMP-Redirect-To is exposed, which amp-form needs; an empty list exposes none.
+	//
+	// "*", Set-Cookie and Set-Cookie2 are prohibited.
 	ResponseHeaders []string `json:"responseHeaders,omitzero"`
 
 	// MaxAge is how long a browser may remember a preflight: whole seconds, at most 24 hours, which is Firefox's
@@ -82,10 +89,11 @@ type Config struct {
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
 	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler,
-	// and no CORS header is added or removed. Use it for a trial run in front of the middleware that
-	// protects the handler today: Observe and Stats show what would have happened. Allowed requests,
-	// preflights too, get the usual response, so Credentialed, Methods and the headers must be as in that
-	// middleware. While ReportOnly is set, this package stops no forged request.
+	// and no CORS header is added or removed. While it is set, this package stops no forged request. Use it for a
+	// trial run in front of what protects the handler today.
+	//
+	// Observe and Stats show what would have happened. Allowed requests, preflights too, get the usual response, so
+	// Credentialed, Methods and the headers must be as in the middleware that protects the handler.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 
 	// Denied responds to a denied request. It gets the decision, and must write the status:
@@ -113,7 +121,9 @@ type Config struct {
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a
-	// reader and such a page can then call in its name. Without it, the copy of an http page on an AMP
+	// reader and such a page can then call in its name.
+	//
+	// Without it, the copy of an http page on an AMP
 	// Cache is still accepted, because it has the same cache origin as the https page.
 	DangerouslyAllowHTTPOwnOrigins bool `json:"dangerouslyAllowHTTPOwnOrigins,omitempty"`
 

@@ -36,20 +36,21 @@ import (
 type Email struct {
 	// Senders are the addresses whose emails may call: "news@example.com", or "*@example.com" for everybody at
 	// example.com, but not at its subdomains. All addresses at such a domain must be yours: at "gmail.com" anybody
-	// can have one. Domains of large mail providers are prohibited after "*@" unless
-	// DangerouslyAllowMailProviderWildcards is set. Not all providers are known here. An empty list turns Email
-	// off.
+	// can have one. The part before the "@" is compared byte by byte: list each spelling that is sent. An empty list
+	// turns Email off.
 	//
-	// Domains are compared in lower-case ASCII; they may be written in Unicode here. The part before the
-	// "@" is compared byte by byte, as in RFC 5321 section 2.4: list each spelling that is sent. It may
-	// have ASCII letters, digits, single dots inside, and the punctuation of RFC 5322 section 3.2.3 except
+	// Domains of large mail providers are prohibited after "*@" unless DangerouslyAllowMailProviderWildcards is
+	// set. Not all providers are known here. Domains are compared in lower-case ASCII; they may be written in Unicode here. The part before the
+	// "@" (RFC 5321 section 2.4) may have ASCII letters, digits, single dots inside, and the punctuation of RFC 5322 section 3.2.3 except
 	// "*". A quoted name is prohibited, as in "\"a b\"@example.com". The part before the "@" has at most
 	// 64 bytes, and the whole address at most 254.
 	Senders []string `json:"senders,omitempty"`
 
 	// Clients are the origins of mail clients to trust with version 1, in the form of Config.Origins. If missing,
 	// "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can also
-	// call in any sender's name. If the origin is also allowed for a website, a request is an AMP for Email
+	// call in any sender's name.
+	//
+	// If the origin is also allowed for a website, a request is an AMP for Email
 	// request if __amp_source_origin has an "@". Hosts of AMP Caches are prohibited.
 	Clients []string `json:"clients,omitzero"`
 

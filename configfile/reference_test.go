@@ -41,7 +41,8 @@ type described struct {
 	Properties  map[string]described
 }
 
-// docs/configuration.md has each member, with what its comment says and an example that is read. UPDATE_README=1 writes it.
+// docs/configuration.md has each member, with the first paragraph of its comment and an example that is read. UPDATE_README=1
+// writes it.
 func TestTheReference(t *testing.T) {
 	var schema described
 	if err := json.Unmarshal(Schema(), &schema); err != nil {
@@ -80,9 +81,10 @@ func TestTheReference(t *testing.T) {
 	readme.Check(t, "../docs/configuration.md", "members", "\n"+b.String())
 }
 
-// sentences returns a description with the member's name in place of the field's, and a full stop.
+// sentences returns the first paragraph of a description with the member's name in place of the field's, and a full stop.
 func sentences(member, text string) string {
-	text = strings.NewReplacer(" - ", " ", "ampcors.Config.", "", "Config.", "").Replace(text) // a list of the comment, on one line
+	text, _, _ = strings.Cut(text, "\n\n")
+	text = strings.NewReplacer("ampcors.Config.", "", "Config.", "").Replace(text)
 	if first, rest, _ := strings.Cut(text, " "); strings.EqualFold(first, member) {
 		text = "`" + member + "` " + rest
 	} else {

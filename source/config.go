@@ -16,8 +16,9 @@ import (
 type Config struct {
 	// TTL is how long a publisher is remembered. While the database works, a revoked
 	// publisher still gets in for at most this long, or for less if Forget is called or the
-	// database has Notify. A publisher in use is refreshed in the background after 70 to
-	// 90 % of it. If zero, 1 minute is used.
+	// database has Notify. If zero, 1 minute is used.
+	//
+	// A publisher in use is refreshed in the background after 70 to 90 % of it.
 	TTL time.Duration `json:"ttl,omitzero"`
 
 	// NegativeTTL is how long it is remembered that a domain is not a publisher. A
@@ -26,7 +27,9 @@ type Config struct {
 
 	// MaxStale is how long a publisher still gets in after the database confirmed it, if the
 	// database then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
-	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more. From the moment the database works,
+	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
+	//
+	// From the moment the database works,
 	// no request gets a stale answer for longer than 1 second and four times Timeout, unless lookups that ignore their
 	// context keep all of MaxConcurrent.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
@@ -35,21 +38,24 @@ type Config struct {
 	// MaxConcurrent before that. If zero, 1 second is used.
 	Timeout time.Duration `json:"timeout,omitzero"`
 
-	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Database. At
-	// most three quarters of these slots, but at least one, are for names that are not
+	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Database. If zero, 256 is
+	// used. A pool of database connections bounds them further.
+	//
+	// At most three quarters of these slots, but at least one, are for names that are not
 	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
 	// first, then those that IsLikely says to be likely, then those that were rejected a moment
-	// ago and come again, then all others. At most 4096 of each of these classes wait, in each shard. If
-	// zero, 256 is used. A pool of database connections bounds them further.
+	// ago and come again, then all others. At most 4096 of each of these classes wait, in each shard.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
-	// Patterns makes patterns of the database count. A row "*.example.com" allows each name below example.com, and not
-	// example.com itself, as one of ampcors.Config.Publishers does: never by a hash prefix, never over a public
-	// suffix, and never a host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it has
+	// Patterns makes patterns of the database count: a row "*.example.com" allows each name below example.com, and not
+	// example.com itself. The default is false.
+	//
+	// Such a row allows what a pattern of ampcors.Config.Publishers allows: nothing by a hash prefix, nothing over a
+	// public suffix, and no host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it has
 	// no row for the name, and the answer is remembered, refreshed and forgotten like a publisher's. A name for which
 	// there is no row costs up to four lookups more, from the nearest pattern on: only those four with the fewest
 	// labels are looked up. So a pattern may have up to three labels before a registrable domain, such as
-	// "*.c.b.a.example.com". The default is false.
+	// "*.c.b.a.example.com".
 	Patterns bool `json:"patterns,omitzero"`
 
 	// Logger gets a line when lookups begin to fail (level Error), with the cause, and one when they work again (level
@@ -57,10 +63,12 @@ type Config struct {
 	// in a minute. If nil, slog.Default() is used.
 	Logger *slog.Logger `json:"-"`
 
-	// MaxEntries is how many publishers of the database are remembered, and how many hash prefixes. A
-	// publisher takes 200 bytes with a name of 22 bytes, so a server that has looked up a million uses 200
+	// MaxEntries is how many publishers of the database are remembered, and how many hash prefixes. If zero,
+	// 1,048,576 is used.
+	//
+	// A publisher takes 200 bytes with a name of 22 bytes, so a server that has looked up a million uses 200
 	// MB for them. A hash prefix that was asked for takes another 200 bytes. At most 65,536 negative
-	// answers are remembered, or MaxEntries if that is less. If zero, 1,048,576 is used.
+	// answers are remembered, or MaxEntries if that is less.
 	MaxEntries int `json:"maxEntries,omitzero"`
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/ampcors/ampcors/internal/readme"
 )
 
-// writeTable writes a table into bench's README if UPDATE_README is set.
+// writeTable writes a table into results.txt if UPDATE_README is set.
 func writeTable(t *testing.T, name string, rows []string) {
 	t.Helper()
 	if os.Getenv("UPDATE_README") != "" && !t.Failed() {
-		readme.Write(t, "../README.md", name, strings.Join(rows, "\n")+"\n")
+		readme.Write(t, "results.txt", name, strings.Join(rows, "\n")+"\n")
 	}
 }

@@ -100,7 +100,7 @@ const module = "github.com/ampcors/ampcors"
 // links are what go doc shows as links: [Config], [source.Config].
 var links = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
 
-// commentOf returns the comment above or beside a struct's field, as one line without links.
+// commentOf returns the comment above or beside a struct's field without links, each paragraph on one line.
 func commentOf(t *testing.T, typ reflect.Type, name string) (comment string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), module), "*.go"))
@@ -132,5 +132,9 @@ func commentOf(t *testing.T, typ reflect.Type, name string) (comment string) {
 	if comment == "" {
 		t.Errorf("%s.%s has no comment", typ, name)
 	}
-	return links.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
+	paragraphs := strings.Split(comment, "\n\n")
+	for i, paragraph := range paragraphs {
+		paragraphs[i] = strings.Join(strings.Fields(paragraph), " ")
+	}
+	return links.ReplaceAllString(strings.Join(paragraphs, "\n\n"), "$1")
 }

@@ -129,10 +129,14 @@ func (o *onCall) has(signal string) bool {
 }
 
 // TestOperationsLeadsToTheCause injects faults in real servers. For each, the first signal comes, and the command that
-// docs/OPERATIONS.md names says what the cause is. With -v it prints how long both took.
+// docs/OPERATIONS.md or an alert names says what the cause is. With -v it prints how long both took.
 func TestOperationsLeadsToTheCause(t *testing.T) {
 	program := buildAmpcors(t)
 	operations, err := os.ReadFile("../docs/OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := os.ReadFile("../metrics/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,15 +149,15 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 	}
 	for _, fault := range []struct {
 		name    string
-		row     string // the beginning of the row in OPERATIONS that leads from the signal to the command
+		row     string // the beginning of the row in OPERATIONS, or the alert, that leads from the signal to the command
 		before  func(*onCall)
 		inject  func(*onCall)
 		request string // method and Origin of the page that is broken
 		signal  string // metric, log or response, and a pattern: see has
-		command string // of OPERATIONS; its capitals and … are replaced
+		command string // of that document; its capitals and … are replaced
 		cause   string // a pattern of its output
 	}{
-		{"the list has an error", "AMPConfigNotInForce |", nil,
+		{"the list has an error", "alert: AMPConfigNotInForce", nil,
 			func(o *onCall) { o.publishers("www.example.com", "www.example.org", "www.new example.com") },
 			"GET " + page, `metric: ampcors_config_in_force 0`, "ampcors check FILE", `list\.txt:3:1: "www\.new example\.com"`},
 		{"a publisher was removed", "`publisher_not_allowed` | a publisher was removed", nil,
@@ -177,11 +181,11 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			},
 			func(o *onCall) { o.write(o.config+".caches", cachesFile("bing", "www.bing-amp.com")) },
 			"GET " + page, deniedAs("unknown_host"), "ampcors explain --config FILE --caches CACHES ORIGIN", `below cdn\.ampproject\.org`},
-		{"the database is down", "AMPSourceFails |", (*onCall).withDatabase,
+		{"the database is down", "alert: AMPSourceFails", (*onCall).withDatabase,
 			func(o *onCall) { o.database.Stop() },
 			"GET https://in-example-org.cdn.ampproject.org", `metric: ampcors_source_rejected_lookups_total\{by="circuit_open"\} [1-9]`,
 			"ampcors check --database … FILE", `connect|refused|shut`},
-		{"the triggers of the database are missing", "AMPRevocationsAreSlow |", (*onCall).withDatabase,
+		{"the triggers of the database are missing", "alert: AMPRevocationsAreSlow", (*onCall).withDatabase,
 			func(o *onCall) {
 				for _, trigger := range []string{"insert", "update", "delete", "truncate"} {
 					o.exec("DROP TRIGGER ampcors_" + trigger + " ON publishers")
@@ -214,12 +218,15 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			`publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			if !strings.Contains(string(operations), "\n| "+fault.row) {
-				t.Errorf("OPERATIONS has no row that begins with %q", fault.row)
+			document, row := string(operations), "\n| "+fault.row
+			if strings.HasPrefix(fault.row, "alert: ") { // its description is what the person on call reads
+				_, document, _ = strings.Cut(string(alerts), fault.row)
+				document, _, _ = strings.Cut(fault.row+document, "- alert: ")
+				row = fault.row
 			}
-			documented := strings.NewReplacer("explain --config FILE", "explain --config config.json", " --caches CACHES", "").Replace(fault.command)
-			if !strings.Contains(string(operations), documented) {
-				t.Errorf("OPERATIONS does not have %q", documented)
+			command := strings.NewReplacer("explain --config FILE", "explain --config config.json", " --caches CACHES", "").Replace(fault.command)
+			if !strings.Contains(document, row) || !strings.Contains(document, command) {
+				t.Errorf("no row %q leads to %q", row, command)
 			}
 			dir := t.TempDir()
 			o := &onCall{t: t, ampcors: program, config: filepath.Join(dir, "config.json"), list: filepath.Join(dir, "list.txt"),
@@ -244,7 +251,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			})
 			seen := time.Since(begun)
 			// The names in capitals, and the URL of the database.
-			command := strings.NewReplacer("FILE", o.config, "CACHES", o.config+".caches", "ORIGIN", origin, "URL", "http://"+o.api+"/", "DOMAINS",
+			command = strings.NewReplacer("FILE", o.config, "CACHES", o.config+".caches", "ORIGIN", origin, "URL", "http://"+o.api+"/", "DOMAINS",
 				o.list+".all", "DOMAIN", "www.example.com", "…", o.dsn).Replace(strings.TrimPrefix(fault.command, "ampcors "))
 			out := o.run(strings.Fields(command)...)
 			t.Logf("%s: the signal after %.1f s, the cause after %.1f s", fault.name, seen.Seconds(), time.Since(begun).Seconds())

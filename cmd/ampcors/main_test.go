@@ -332,15 +332,15 @@ func TestTheListOfEndpointsIsRead(t *testing.T) {
 	}
 }
 
-// TestREADMEsTranscript compares the transcript in the README with what the first command
+// TestREADMEsTranscript compares the transcript in the README with what the second command
 // prints. With UPDATE_README=1, it writes the transcript.
 func TestREADMEsTranscript(t *testing.T) {
 	server := httptest.NewTLSServer(article(t).Config.Handler)
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "https://")
-	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--max-answer", "2", "--resolve", "www.example.com:443:"+addr,
-		"https://www.example.com/article")
-	got = strings.ReplaceAll(got, "curl -gsik --connect-to 'www.example.com:443:"+addr+"' ", "curl -gsi ") // without flags of the test
+	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--max-answer", "2", "--resolve", "api.example.com:443:"+addr,
+		"--endpoint", "https://api.example.com/list", "--publisher", "www.example.com", "--credentials")
+	got = strings.ReplaceAll(got, "curl -gsik --connect-to 'api.example.com:443:"+addr+"' ", "curl -gsi ") // without flags of the test
 	readme.Check(t, "README.md", "transcript", "```text\n"+got+"```\n")
 }
 

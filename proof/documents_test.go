@@ -2,12 +2,16 @@ package proof
 
 import (
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 )
 
 // documents returns the text of each document, by its name.
@@ -127,5 +131,142 @@ func TestREADMEIsReadInAFewMinutes(t *testing.T) {
 	t.Parallel()
 	if words := len(strings.Fields(readme(t))); words > 1000 {
 		t.Errorf("README.md has %d words; want 1,000 at most", words)
+	}
+}
+
+// All documents together are read in an hour and a half: what is no code has 18,000 words at most. A word has a letter or
+// a digit, so that the bars of a table do not count.
+func TestTheBookIsShort(t *testing.T) {
+	t.Parallel()
+	const most = 18_000
+	longest := map[string]int{
+		"docs/OPERATIONS.md": 2000, "source/README.md": 1500, "cmd/ampcors/README.md": 1600, "docs/configuration.md": 1500,
+		"conformance/README.md": 1500, "CONTRIBUTING.md": 1300, "docs/requests.md": 1200, "caddy/README.md": 1100,
+		"authz/README.md": 1100, "docs/tenants.md": 1000, "announce/README.md": 1000, "docs/proxy.md": 1000, "docs/design.md": 900,
+		"docs/migrate.md": 700, "bench/README.md": 700, "proof/README.md": 700, "e2e/README.md": 700, "docs/emails.md": 600,
+		"docs/README.md": 500, "examples/README.md": 450,
+	}
+	sum := 0
+	for name, text := range documents(t) {
+		words := 0
+		for line := range withoutCode(text) {
+			for _, word := range strings.Fields(line) {
+				if strings.ContainsFunc(word, isLetterOrDigit) {
+					words++
+				}
+			}
+		}
+		if name == "README.md" {
+			longest[name] = 1000
+		}
+		if limit := max(longest[name], 400); words > limit {
+			t.Errorf("%s has %d words; want %d at most", name, words, limit)
+		}
+		sum += words
+	}
+	if t.Logf("%d words", sum); sum > most {
+		t.Errorf("%d words; want %d at most", sum, most)
+	}
+}
+
+func isLetterOrDigit(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// withoutCode returns the lines of a document that are in no block of code, with their numbers.
+func withoutCode(text string) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		isCode, number := false, 0
+		for line := range strings.Lines(text) {
+			number++
+			fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+			if isCode = isCode != fence; !isCode && !fence && !yield(strings.TrimRight(line, "\n"), number) {
+				return
+			}
+		}
+	}
+}
+
+// A paragraph, and an item of a list, is one line: so that no line breaks inside of a link, and an editor chooses the width.
+func TestAParagraphIsOneLine(t *testing.T) {
+	t.Parallel()
+	begins := regexp.MustCompile(`^(\s*$|\||#|<!--|\s*- |\s*\d+\. |    )`)
+	for name, text := range documents(t) {
+		before, at := "", 0
+		for line, number := range withoutCode(text) {
+			isNext := number == at+1 && strings.TrimSpace(before) != "" && !strings.HasPrefix(before, "<!--")
+			if isNext && !begins.MatchString(line) {
+				t.Errorf("%s:%d goes on with the paragraph of the line before", name, number)
+			}
+			before, at = line, number
+		}
+	}
+}
+
+// GitHub shows 838 pixels of a table, and cuts off the rest. It breaks lines in cells, but not words.
+func TestTablesAreNotWiderThanAPage(t *testing.T) {
+	t.Parallel()
+	const page, padding, letter, codeLetter, codePadding = 838, 27, 7.6, 8.2, 11 // of GitHub's fonts, on average
+	links := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	bars := regexp.MustCompile("`[^`]*`")
+	for name, text := range documents(t) {
+		var columns []float64
+		for line, number := range withoutCode(text + "\n") {
+			if !strings.HasPrefix(line, "|") {
+				columns = nil
+				continue
+			}
+			line = strings.ReplaceAll(links.ReplaceAllString(line, "$1"), "**", "")
+			line = bars.ReplaceAllStringFunc(line, func(code string) string { return strings.ReplaceAll(code, "|", "/") })
+			cells := strings.Split(strings.Trim(strings.ReplaceAll(line, `\|`, "/"), "|"), "|")
+			columns = slices.Grow(columns, max(0, len(cells)-len(columns)))[:max(len(cells), len(columns))]
+			width := 0.0
+			for i, cell := range cells {
+				for k, part := range strings.Split(cell, "`") {
+					for word := range strings.FieldsFuncSeq(part, func(r rune) bool { return r == ' ' || r == '-' || r == '/' }) {
+						width := float64(utf8.RuneCountInString(word)) * letter
+						if k%2 == 1 { // between two backticks
+							width = float64(utf8.RuneCountInString(word))*codeLetter + codePadding
+						}
+						columns[i] = max(columns[i], width+padding)
+					}
+				}
+				width += columns[i]
+			}
+			if width > page {
+				t.Errorf("%s:%d: the table is about %.0f pixels wide, too wide for GitHub", name, number, width)
+			}
+		}
+	}
+}
+
+// An abbreviation is explained in docs/README.md, is one that each reader knows, or is a name.
+func TestAbbreviationsAreExplained(t *testing.T) {
+	t.Parallel()
+	known := strings.Fields(`AMP ampcors API ASCII CI CPU CSRF DNS GET HEAD POST PUT OPTIONS CONNECT HTML HTTP HTTPS IP JSON LRU RSA
+		SQL SHA TLS UTF UTC URL URLs XML PHP SVG RFC UTS NFC CDN FPM MIT SIGHUP`)
+	names := strings.Fields(`NULL SELECT TRUNCATE NOTIFY GRANT USAGE PING NOCASE WHERE PATH HOST PORT CACHES FILE ORIGIN DOMAIN URI
+		AMD EPYC GOMEMLIMIT ICU CONTEXTJ ICANN CHANGELOG CONTRIBUTING SECURITY RELEASING OPERATIONS README READMEs DOMAINS SERVER COMMAND`)
+	explained := make(map[string]bool)
+	for _, word := range slices.Concat(known, names) {
+		explained[word] = true
+	}
+	abbreviation := regexp.MustCompile(`\b[A-Z]{3,}s?\b`)
+	index := documents(t)["docs/README.md"]
+	_, table, _ := strings.Cut(index, "## Words")
+	for line := range strings.Lines(table) {
+		if term, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |"); ok {
+			for _, word := range abbreviation.FindAllString(term, -1) {
+				explained[word] = true
+			}
+		}
+	}
+	ticked := regexp.MustCompile("`[^`]*`|\\([^)]*\\)")
+	for name, text := range documents(t) {
+		for line, number := range withoutCode(text) {
+			for _, word := range abbreviation.FindAllString(ticked.ReplaceAllString(line, ""), -1) {
+				if !explained[word] && !explained[strings.TrimSuffix(word, "s")] {
+					t.Errorf("%s:%d: %s is explained nowhere", name, number, word)
+				}
+			}
+		}
 	}
 }

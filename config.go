@@ -20,8 +20,8 @@ import (
 type Config struct {
 	_ [0]func() // so that fields must be named, and a Config is never compared
 
-	// Publishers are the domains whose AMP pages may call, from any of the Caches and from the domain itself (its
-	// own origin). Each is one domain, such as "www.example.com" or "bücher.example", or a pattern: "*.example.com"
+	// Publishers are the domains whose pages may call, from the domain itself (its own origin) and, as AMP pages, from
+	// any of the Caches. Each is one domain, such as "www.example.com" or "bücher.example", or a pattern: "*.example.com"
 	// matches every domain below example.com, at any depth, but not example.com itself. Use a pattern only if all
 	// subdomains are yours. It does not match a cache origin with a hash prefix, because a hash prefix cannot be
 	// reversed: list a domain with a long name by itself, too.

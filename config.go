@@ -40,9 +40,8 @@ type Config struct {
 	// label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. If empty but not nil, no
-	// cache is trusted: use an empty list if your customers' pages call without AMP. Do not list a former
-	// cache: whoever owns its domain can serve any page under any publisher's prefix.
+	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. An empty list trusts none:
+	// use it if your customers' pages call without AMP. (In Go, nil is missing.) Do not list a former cache: whoever owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as
@@ -54,7 +53,7 @@ type Config struct {
 	// bytes.
 	Origins []string `json:"origins,omitempty"`
 
-	// Email allows AMP for Email requests, with or without publishers. If zero, none is allowed.
+	// Email allows AMP for Email requests, with or without publishers. If missing, none is allowed.
 	Email Email `json:"email,omitzero"`
 
 	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with
@@ -88,8 +87,8 @@ type Config struct {
 	// limit (Chromium's is 2 hours). If zero, no Access-Control-Max-Age is sent, and browsers use 5 seconds.
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
-	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler,
-	// and no CORS header is added or removed. While it is set, this package stops no forged request. Use it for a
+	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler, with no
+	// CORS header added or removed. While it is set, this package stops no forged request. Use it for a
 	// trial run in front of what protects the handler today.
 	//
 	// Observe and Stats show what would have happened. Allowed requests, preflights too, get the usual response, so
@@ -117,7 +116,7 @@ type Config struct {
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's
 	// implementations give the same prefix to another host. The owner of that host can then call in the
 	// publisher's name from its pages on an AMP Cache. Set it only if you own each such host, or know that nobody
-	// can register it. Until it is set, Warnings names them.
+	// can register it. Until it is set, Warnings and "ampcors check" name them.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a

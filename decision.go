@@ -57,8 +57,7 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // the zero Decision that [DecisionFromContext] returns without [Middleware.WrapDecision], for entries
 // of Config.Origins, for emails, and for the publisher "", so that a tenant that is not known gets
 // nothing. The publisher is in any spelling that Config.Publishers takes. A pattern, such as "*.example.com", means
-// each name below its domain, also for one that is another tenant's by itself: ask for that tenant first, if there
-// may be one. It means these names whether or not the pattern is listed, so a tenant must not be able to choose one
+// each name below its domain, even a name that another tenant has by itself: ask for that tenant first. It means these names whether or not the pattern is listed, so a tenant must not be able to choose one
 // over a public suffix, such as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {

@@ -40,13 +40,13 @@ type Email struct {
 	// turns Email off.
 	//
 	// Domains of large mail providers are prohibited after "*@" unless DangerouslyAllowMailProviderWildcards is
-	// set. Not all providers are known here. Domains are compared in lower-case ASCII; they may be written in Unicode here. The part before the
-	// "@" (RFC 5321 section 2.4) may have ASCII letters, digits, single dots inside, and the punctuation of RFC 5322 section 3.2.3 except
-	// "*". A quoted name is prohibited, as in "\"a b\"@example.com". The part before the "@" has at most
-	// 64 bytes, and the whole address at most 254.
+	// set. Not all providers are known here. Domains are compared in lower-case ASCII; they may be written in
+	// Unicode here. The part before the "@" (RFC 5321 section 2.4) may have ASCII letters, digits, single dots
+	// inside, and the punctuation of RFC 5322 section 3.2.3 except "*". A quoted name is prohibited, as in
+	// "\"a b\"@example.com". The part before the "@" has at most 64 bytes, and the whole address at most 254.
 	Senders []string `json:"senders,omitempty"`
 
-	// Clients are the origins of mail clients to trust with version 1, in the form of Config.Origins. If missing,
+	// Clients are the origins of mail clients to trust with version 1 of AMP for Email, in the form of Config.Origins. If missing,
 	// "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can also
 	// call in any sender's name.
 	//

@@ -50,8 +50,8 @@ type Route struct {
 	Credentialed bool
 
 	// OtherPublisher is one that is allowed like Publisher, and that Path does not belong to: another tenant.
-	// If it is not "", its pages must not get what is at Path. What they get must have another status than
-	// what the Publisher's pages get: 403, 404 or 401.
+	// If it is not "", its pages must not get what is at Path: they must get 401, 403 or 404, and the Publisher's
+	// pages another status.
 	OtherPublisher string
 
 	// Caches are Config.Caches; if nil, [cacheurl.DefaultCaches].

@@ -9,7 +9,7 @@ import (
 	"github.com/ampcors/ampcors/internal/pageurl"
 )
 
-// CanonicalHost returns the host of a URL in the one form in which the same hosts are equal: in lower-case ASCII, with
+// CanonicalHost returns the host of a URL in a form for comparing: in lower-case ASCII, with
 // A-labels, and with a port only if that is not the default of http or https. An IPv6 address is in brackets. It is for
 // any URL; [CanonicalDomain] is for publishers. An address stays as it is written: "[0:0::1]" is not "[::1]" here.
 func CanonicalHost(u *url.URL) string {

@@ -226,7 +226,7 @@ func (h *Handler) inline() configfile.Inline {
 var dropAfter = 10 * time.Second
 
 // Cleanup implements caddy.CleanerUpper. For ten seconds, listed publishers are still allowed, and
-// publishers from the source are if another handler keeps it open.
+// publishers of the source too, if another handler keeps the source open.
 func (h *Handler) Cleanup() error {
 	if h.unregister != nil {
 		h.unregister()

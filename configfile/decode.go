@@ -18,7 +18,7 @@ type file struct {
 	PublishersFile string `json:"publishersFile,omitempty"` // a text file with a publisher on each line
 	// a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
 	CachesFile string `json:"cachesFile,omitempty"`
-	// how a database is asked, for serve-proxy, serve-authz or a program that has one
+	// how a database is asked, if serve-proxy, serve-authz or your program has one
 	Asked  source.Config `json:"source,omitzero"`
 	Schema string        `json:"$schema,omitempty"` // for editors: the URL or path of schema.json
 }

@@ -164,7 +164,8 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			func(o *onCall) { o.publishers("www.example.com") },
 			"GET " + other, deniedAs("publisher_not_allowed"), "ampcors explain --config FILE ORIGIN",
 			`publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
-		{"a publisher that only a pattern matches, on a cache that gives it a hash prefix", "`hash_not_known` | a publisher that only a pattern matches",
+		{"a publisher that only a pattern matches, on a cache that gives it a hash prefix",
+			"`hash_not_known` | a publisher that only a pattern",
 			func(o *onCall) { o.publishers("*.example.com") },
 			func(o *onCall) {
 				o.write(o.list+".all", "www.example.com\nthis-is-a-long-name-of-a-publisher-that-has-a-hash-as-prefix.example.com\n")
@@ -203,7 +204,8 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 				o.ask("GET", other)
 			},
 			"GET " + page, "response: 200 " + other, "ampcors probe --endpoint URL --publisher DOMAIN", `cached-wrong-origin`},
-		{"a new file has an older modification time, because of a wrong clock or a backup", "`publisher_not_allowed` | a publisher was removed", nil,
+		{"a new file has an older modification time, because of a wrong clock or a backup",
+			"`publisher_not_allowed` | a publisher was removed", nil,
 			func(o *onCall) {
 				o.write(o.list+".restored", "www.example.com\nwww.example.net\n")
 				old := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) // by a wrong clock, or restored from a backup

@@ -53,8 +53,8 @@ type Config struct {
 	// Such a row allows what a pattern of ampcors.Config.Publishers allows: nothing by a hash prefix, nothing over a
 	// public suffix, and no host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it has
 	// no row for the name, and the answer is remembered, refreshed and forgotten like a publisher's. A name for which
-	// there is no row costs up to four lookups more, from the nearest pattern on: only those four with the fewest
-	// labels are looked up. So a pattern may have up to three labels before a registrable domain, such as
+	// there is no row costs up to four lookups more: of the four possible patterns with the fewest labels, the
+	// nearest first. So a pattern may have up to three labels before a registrable domain, such as
 	// "*.c.b.a.example.com".
 	Patterns bool `json:"patterns,omitzero"`
 

@@ -402,10 +402,12 @@ type Stats struct {
 	Lookups uint64 `json:"lookups"` // calls of the database
 	// the part of Lookups that was made in the background: before a publisher expired, or to find out whether the
 	// database works again
-	Refreshes   uint64 `json:"refreshes"`
-	Errors      uint64 `json:"errors"`      // the part of Lookups that failed
-	Coalesced   uint64 `json:"coalesced"`   // decisions that waited for the lookup of another one
-	Busy        uint64 `json:"busy"`        // lookups that found no slot in time, or a full queue
+	Refreshes uint64 `json:"refreshes"`
+	Errors    uint64 `json:"errors"`    // the part of Lookups that failed
+	Coalesced uint64 `json:"coalesced"` // decisions that waited for the lookup of another one
+	// lookups that found no slot in time, or a full queue: the database is slow, or somebody invents origins, which
+	// are denied as publisher_not_allowed
+	Busy        uint64 `json:"busy"`
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the lookup failed or found no slot
 
@@ -414,7 +416,7 @@ type Stats struct {
 	WaitTime    time.Duration `json:"waitTime"`    // of all Waits together; nanoseconds in JSON
 	WaitsWithin []WaitsWithin `json:"waitsWithin"` // in ascending order of their times
 
-	Publishers int  `json:"publishers"` // in memory now, expired ones included
+	Publishers int  `json:"publishers"` // in memory now, expired ones included; at MaxEntries, some in use are evicted
 	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included
 	Prefixes   int  `json:"prefixes"`   // hash prefixes of publishers in memory now
 	Waiting    int  `json:"waiting"`    // lookups that wait for a slot now

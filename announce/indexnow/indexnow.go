@@ -16,8 +16,8 @@
 // The protocol also has a GET for a single URL. Submit does not use it, because the key would be in
 // the URL of the request, which proxies and servers log.
 //
-// Submit sends the first requests of up to 16 hosts at one time, then all others one after another, and
-// returns when all have ended. Only a Queue works in the background. Submit sends each URL once, unless
+// Submit sends one request, then the first requests of the other hosts, several at one time, then all others one
+// after another, and returns when all have ended. Only a Queue works in the background. Submit sends each URL once, unless
 // the engine rejects a request because of one of its URLs: then it sends halves of that request, to
 // find the URL. A Queue does the same, and retries.
 package indexnow
@@ -65,8 +65,8 @@ type Config struct {
 	// with the key of its host or, if KeysOf returns one for the file, with a key of its own. If empty,
 	// the file is "/{key}.txt" at the root of each host, and covers all its pages. Otherwise each covers
 	// only pages with the same scheme and host, in the file's own directory or below it: here those that
-	// begin with "https://www.example.com/catalog/". A page is sent with the longest of those that cover
-	// it, the first of several in one folder, and rejected if none does. The protocol calls this option 2
+	// begin with "https://www.example.com/catalog/". A page is sent with the longest that covers it,
+	// of equally long ones with the first, and rejected if none covers it. The protocol calls this option 2
 	// (https://www.indexnow.org/documentation).
 	KeyLocations []string
 

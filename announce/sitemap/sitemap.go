@@ -16,8 +16,8 @@
 // At first, every page is new. To announce only what changes from then on, call
 // state.Done(state.PendingURLs()...) after the first Update.
 //
-// A site cannot use up memory: besides the State, which has a limit, an Update takes at most 64 MB
-// with the default limits, whatever it reads. Errors can be shown to whoever chose the URL: of what a
+// A site cannot use up memory: besides the State, which has a limit, an Update without FindGone takes at
+// most 64 MB with the default limits, whatever it reads. Errors can be shown to whoever chose the URL: of what a
 // server answered, they have only the status, the media type, lengths and places, and the URLs of an
 // index's sitemaps.
 package sitemap

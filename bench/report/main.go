@@ -197,7 +197,8 @@ func draw(found results) string {
 			at = labelled + 16
 		}
 		labelled = at
-		add(`<path class="%s" d="%s"/><text%s x="%d" y="%.1f">%s</text>`, library.key, path, class, right+8, at+4, library.name)
+		add(`<path class="%s" d="%s"/><text%s x="%d" y="%.1f">%s</text>`, library.key, path, class, right+8, at+4,
+			library.name)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

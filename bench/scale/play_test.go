@@ -202,7 +202,7 @@ func (r *result) check(t *testing.T) {
 	}
 }
 
-// The rows of the README's tables.
+// The rows of the tables of results.txt.
 
 var floodHead = []string{
 	"| invented origins a second | Source | lookups a second | known publishers answered 503 | first requests of new publishers answered " +

@@ -35,7 +35,7 @@ func modelOf(delay time.Duration, servers int) func() (source.Database, func() i
 	}
 }
 
-// length returns the length of a scenario: full for the README's tables.
+// length returns the length of a scenario: full for the tables of results.txt.
 func length(full, brief time.Duration) time.Duration {
 	if os.Getenv("UPDATE_README") != "" {
 		return full

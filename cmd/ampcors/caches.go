@@ -37,8 +37,8 @@ type cachesFile string
 // addCaches adds the flag --caches.
 func addCaches(cmd *cobra.Command) *cachesFile {
 	file := cmd.Flags().String("caches", "", "file with the AMP Caches, in the format of "+
-		"https://cdn.ampproject.org/caches.json; if empty, the caches of the configuration are used, or those "+
-		"of AMP's registry if it names none")
+		"https://cdn.ampproject.org/caches.json; if empty, those of the configuration are used if there "+
+		"is one that names caches, and otherwise those of AMP's registry")
 	return (*cachesFile)(file)
 }
 

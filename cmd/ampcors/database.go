@@ -59,7 +59,7 @@ func (d *database) addFlags(cmd *cobra.Command) {
 // addNoTriggers adds a flag to commands that look at a table for another program.
 func (d *database) addNoTriggers(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&d.noTriggers, "no-triggers", false,
-		"the program that looks up publishers uses sqlsource, as for a view: "+
+		"for a view, or if the program that looks up publishers uses sqlsource: "+
 			"the table needs no triggers, and changes are seen when an answer expires")
 }
 

@@ -20,7 +20,7 @@ type File struct {
 	// why a vector differs from what others do, by short name
 	Notes   map[string]string `json:"notes,omitempty"`
 	Reasons map[string]Reason `json:"reasons,omitempty"` // the possible answers, by name
-	// configurations, by name. README.md says what their members mean
+	// configurations, by name. docs/configuration.md and README.md say what their members mean
 	Policies map[string]json.RawMessage `json:"policies,omitempty"`
 	// name of the file with the RSA key that signs, in PEM. The key is public, and only for tests
 	Key string `json:"key,omitempty"`

@@ -1,5 +1,5 @@
-// Package driver has the code that pgsource, redissource and similar packages share, which connect a
-// database with package source, such as pgsource and redissource. A program that only uses such a
+// Package driver has the code that is shared by packages which connect a database with package source, such as
+// pgsource and redissource. A program that only uses such a
 // package does not need it.
 package driver
 

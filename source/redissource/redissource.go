@@ -23,8 +23,8 @@
 //
 // Each quarter of a second, the Store looks up a key, and asks Redis whether it still reports changes
 // on the connection; in a Cluster, it asks each master. If Redis or a master answers with an error, or
-// not within half a second, the Store is not listening, and lookups there fail at once, until it
-// answers again: with rueidis, each lookup would wait for retries. The log has a line for each kind of
+// not within half a second, the Store is not listening, and lookups there fail at once until it
+// answers again, because rueidis would let each wait for retries. The log has a line for each kind of
 // cause, and one when the Store listens again. If Redis stops answering on a connection, rueidis closes
 // it only after ConnWriteTimeout plus two times Dialer.KeepAlive: 5 seconds by default (3 + 2 × 1). A
 // change that Redis could not report in that time is seen then, or after [source.Config].TTL if that is

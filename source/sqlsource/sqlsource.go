@@ -71,7 +71,7 @@
 // for a lookup whose connections were closed three times in a row.
 //
 // Give connections a lifetime (SetConnMaxLifetime), such as a minute: after a switchover, an open one may still
-// lead to the old server, which answers without the changes on the new one. The ampcors command also makes none to
+// lead to the old server, which answers without the changes on the new one. The ampcors command does not connect to
 // a MySQL or MariaDB server that has read_only on. Sessions must begin with autocommit on.
 package sqlsource
 

@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"bytes"
 	"io/fs"
 	"iter"
 	"os"
@@ -124,6 +125,95 @@ func TestTheIndexNamesEachDocument(t *testing.T) {
 		if !named[name] && !strings.HasPrefix(name, ".github/") {
 			t.Errorf("docs/README.md does not name %s", name)
 		}
+	}
+}
+
+// The index names each package that a program can import.
+func TestTheIndexNamesEachPackage(t *testing.T) {
+	t.Parallel()
+	named := make(map[string]bool)
+	for _, m := range link.FindAllStringSubmatch(file(t, "docs/README.md"), -1) {
+		named[path.Dir(path.Join("docs", m[1]))] = true
+	}
+	packages := 0
+	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		switch entry.Name() {
+		case "internal", "node_modules", ".git", "testdata", "bench", "e2e", "examples", "proof", "packaging", "dist", "conformance":
+			return fs.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join("..", name, "*.go"))
+		isLibrary := slices.ContainsFunc(files, func(file string) bool {
+			return !strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(string(fromPackage(t, file)), "package main")
+		})
+		if isLibrary && !strings.HasPrefix(name, "cmd/") && !strings.HasSuffix(name, "/cmd/caddy") && name != "probe/dialects" {
+			if packages++; !named[name] {
+				t.Errorf("docs/README.md does not name the package %s", name)
+			}
+		}
+		return err
+	})
+	if err != nil || packages < 20 {
+		t.Errorf("%d packages, %v", packages, err)
+	}
+}
+
+// fromPackage returns a file's text from the word package on.
+func fromPackage(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := bytes.Index(data, []byte("\npackage ")); i >= 0 && !bytes.HasPrefix(data, []byte("package ")) {
+		data = data[i+1:]
+	}
+	return data
+}
+
+// Metrics that documents, alerts and the dashboard name exist.
+func TestMetricsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	texts := documents(t)
+	for _, name := range []string{"metrics/alerts.yml", "metrics/dashboard.json"} {
+		texts[name] = file(t, name)
+	}
+	code := file(t, "metrics/metrics.go") // which puts ampcors_ before each name
+	metric := regexp.MustCompile(`(?:^|[^\w$@])ampcors_([a-z_]+)`) // variables and locations of nginx begin with $ and @
+	found := 0
+	for name, text := range texts {
+		for _, m := range metric.FindAllStringSubmatch(text, -1) {
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(m[1], "")
+			if found++; !strings.Contains(code, `"`+m[1]+`"`) && !strings.Contains(code, `"`+base+`"`) {
+				t.Errorf("%s: there is no metric ampcors_%s", name, m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d names", found)
+	}
+}
+
+// A version beside the link to a module on GitHub is the one that go.mod has.
+func TestVersionsInDocumentsAreThoseOfGoMod(t *testing.T) {
+	t.Parallel()
+	modules := ""
+	for _, name := range []string{"bench/go.mod", "e2e/go.mod", "examples/go.mod"} {
+		modules += file(t, name)
+	}
+	version := regexp.MustCompile(`\(https://(github\.com/[\w.-]+/[\w.-]+)\) (\d+\.\d+\.\d+)`)
+	found := 0
+	for name, text := range documents(t) {
+		for _, m := range version.FindAllStringSubmatch(text, -1) {
+			if found++; !regexp.MustCompile(regexp.QuoteMeta(m[1]) + `(/v\d+)? v` + regexp.QuoteMeta(m[2])).MatchString(modules) {
+				t.Errorf("%s: no go.mod has %s %s", name, m[1], m[2])
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("%d versions", found)
 	}
 }
 

@@ -41,7 +41,8 @@ type Config struct {
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. An empty list trusts none:
-	// use it if your customers' pages call without AMP. (In Go, nil is missing.) Do not list a former cache: whoever owns its domain can serve any page under any publisher's prefix.
+	// use it if your customers' pages call without AMP. (In Go, nil is missing.) Do not list a former cache: whoever
+	// owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 
 	// Origins are further origins that may call, compared byte by byte, such as

@@ -21,8 +21,8 @@
 // Sound: an accepted cache origin names exactly one publisher domain, and that domain is allowed. Exceptions:
 // see "Hosts that share a prefix" in package cacheurl.
 //
-// Complete: every form that a known implementation issues for an allowed publisher is accepted, unless it is
-// also a form of another domain. Exceptions: see "What differs from AMP's document" there.
+// Complete: every form that a known implementation issues for a listed publisher is accepted, unless it is
+// also a form of another domain. Exceptions: see "How a prefix is read" there. (A pattern matches no hash prefix.)
 //
 // proof/README.md lists all promises, and the tests that hold most of them.
 //

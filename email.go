@@ -46,9 +46,9 @@ type Email struct {
 	// "\"a b\"@example.com". The part before the "@" has at most 64 bytes, and the whole address at most 254.
 	Senders []string `json:"senders,omitempty"`
 
-	// Clients are the origins of mail clients to trust with version 1 of AMP for Email, in the form of Config.Origins. If missing,
-	// "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can also
-	// call in any sender's name.
+	// Clients are the origins of mail clients to trust with version 1 of AMP for Email, in the form of Config.Origins.
+	// If missing, "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can
+	// also call in any sender's name.
 	//
 	// If the origin is also allowed for a website, a request is an AMP for Email
 	// request if __amp_source_origin has an "@". Hosts of AMP Caches are prohibited.

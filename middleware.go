@@ -161,7 +161,8 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // an AMP for Email request. For a publisher that is listed exactly, it does not allocate: neither for its own
 // origin nor for its cache origins with the usual prefix nor, while it is remembered, with the hash prefix. For
 // an origin that names no publisher it allocates only if punycode has to be decoded. With Config.Source it
-// waits for at most twice source.Config.Timeout if the Database obeys its context, or four times with shards.
+// waits for at most twice source.Config.Timeout if the Database obeys its context, four times with shards, and
+// five times as long with source.Config.Patterns.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)

@@ -79,7 +79,7 @@ type Route struct {
 	// Ran reports whether the route's handler ran since the last call of Ran. The code that notes a run must be in the
 	// handler itself, and not in a wrapper around the router: see the example of Check. If it is nil, some mistakes
 	// show nowhere: a denied request that reaches a handler which writes nothing, redirects or does not want the
-	// request's Content-Type; and a handler of an unsafe method that a GET, which needs no permission, runs too.
+	// request's Content-Type; and a GET, which needs no permission, that also runs the handler of an unsafe method.
 	Ran func() bool
 }
 

@@ -11,8 +11,8 @@ type Prefix struct {
 	Prefix string   `json:"prefix"`
 	By     []string `json:"by"` // the implementations that give it, in the order of [Prefixes]
 
-	// Denied is true if an [ampcors.Middleware] denies the prefix, because it is a prefix of another host
-	// as well. See "Hosts that share a prefix" in the package documentation.
+	// Denied is true if an [ampcors.Middleware] does not read the prefix as this publisher's, mostly because it is
+	// a prefix of another host as well: see "Hosts that share a prefix" in the package documentation.
 	Denied bool `json:"denied,omitempty"`
 }
 

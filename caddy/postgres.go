@@ -26,7 +26,7 @@ type Postgres struct {
 	DomainColumn string `json:"domain_column,omitempty"`
 	PrefixColumn string `json:"prefix_column,omitempty"`
 
-	// No AMP Cache is trusted, so that the table needs no hash prefixes.
+	// Look up no hash prefixes in the table: for servers that trust no AMP Cache.
 	NoPrefixes bool `json:"no_prefixes,omitempty"`
 
 	// SQL that a row must also satisfy.

@@ -180,7 +180,7 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 	for _, name := range []string{"metrics/alerts.yml", "metrics/dashboard.json"} {
 		texts[name] = file(t, name)
 	}
-	code := file(t, "metrics/metrics.go") // which puts ampcors_ before each name
+	code := file(t, "metrics/metrics.go")                          // which puts ampcors_ before each name
 	metric := regexp.MustCompile(`(?:^|[^\w$@])ampcors_([a-z_]+)`) // variables and locations of nginx begin with $ and @
 	found := 0
 	for name, text := range texts {

@@ -29,9 +29,8 @@ type Config struct {
 	// database then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
 	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
 	//
-	// From the moment the database works,
-	// no request gets a stale answer for longer than 1 second and four times Timeout, unless lookups that ignore their
-	// context keep all of MaxConcurrent.
+	// Once the database works again, stale answers end within 1 second and four times Timeout, unless lookups that
+	// ignore their context keep all of MaxConcurrent.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
 	// Timeout is how long a lookup may take, and how long it may wait for a slot of
@@ -53,8 +52,8 @@ type Config struct {
 	// Such a row allows what a pattern of ampcors.Config.Publishers allows: nothing by a hash prefix, nothing over a
 	// public suffix, and no host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it has
 	// no row for the name, and the answer is remembered, refreshed and forgotten like a publisher's. A name for which
-	// there is no row costs up to four lookups more: of the four possible patterns with the fewest labels, the
-	// nearest first. So a pattern may have up to three labels before a registrable domain, such as
+	// there is no row costs up to four lookups more: the four shortest patterns that can match it, the longest of
+	// them first. So a pattern may have up to three labels before a registrable domain, such as
 	// "*.c.b.a.example.com".
 	Patterns bool `json:"patterns,omitzero"`
 

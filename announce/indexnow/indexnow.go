@@ -16,10 +16,10 @@
 // The protocol also has a GET for a single URL. Submit does not use it, because the key would be in
 // the URL of the request, which proxies and servers log.
 //
-// Submit sends one request, then the first requests of the other hosts, several at one time, then all others one
-// after another, and returns when all have ended. Only a Queue works in the background. Submit sends each URL once, unless
-// the engine rejects a request because of one of its URLs: then it sends halves of that request, to
-// find the URL. A Queue does the same, and retries.
+// Submit sends one request, then the first requests of the other hosts, several at one time, then all others one after
+// another, and returns when all have ended. Only a Queue works in the background. Submit sends each URL once, unless
+// the engine rejects a request because of one of its URLs: then it sends halves of that request, to find the URL. A
+// Queue does the same, and retries.
 package indexnow
 
 import (

@@ -10,9 +10,8 @@ import (
 type State struct {
 	// Files are the sitemaps that have been read, by URL.
 	Files map[string]File `json:"files,omitempty"`
-	// Given are the files that an Update with FindGone must be given again: all files of the last Update
-	// with FindGone in which none was missing, and of all Updates since. If one is missing, its pages
-	// would seem to be gone.
+	// Given are the files of the last Update with FindGone in which none was missing, and of all Updates since. The
+	// next Update with FindGone needs them all: the pages of a missing one would seem to be gone.
 	Given []string `json:"given,omitempty"`
 	// Announced are the pages for which Done was called, with the lastmod that they had then. A
 	// date with a time is in UTC.

@@ -51,7 +51,7 @@ func (d *database) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.table.PrefixColumn, "prefix-column", "",
 		"column of --table that has the hash prefixes (default \"hash_prefix\")")
 	cmd.Flags().BoolVar(&d.table.NoPrefixes, "no-prefixes", false,
-		"no AMP Cache is trusted, so that --table needs no hash prefixes")
+		"look up no hash prefixes in --table: for servers that trust no AMP Cache")
 	cmd.Flags().StringVar(&d.table.Condition, "condition", "",
 		`SQL that a row must also satisfy, such as "active AND NOT suspended"`)
 }

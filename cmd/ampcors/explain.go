@@ -30,7 +30,7 @@ func newExplain() *cobra.Command {
 			"both. " +
 			"With a database, publishers in its table are looked up, as serve-proxy and serve-authz do.\n\n" +
 			"With --sender, the requests of that sender's emails are explained: by version 2 of the protocol, and by version " +
-			"1 at each mail client's origin that is an argument; without arguments, at each of the file's email.clients.\n\n" +
+			"1 from each origin in the arguments, or else from each of the file's email.clients.\n\n" +
 			"The exit code is 1 if an Origin or a sender is denied, or an entry of the file is wrong, and 3 if the database " +
 			"cannot say whether one is allowed.",
 		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors " +

@@ -52,7 +52,7 @@ func newSourceInstall() *cobra.Command {
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
 			"Domains that no lookup finds, such as one in upper case, are listed.\n\n" +
 			"Exit codes: 0 done, 1 done, but the table has domains that no lookup finds, 2 nothing was changed: wrong usage, " +
-			"or triggers of servers with other flags are there, 3 nothing or not all was changed, because of the database.\n\n" +
+			"or the table has triggers made with other flags, 3 nothing or not all was changed, because of the database.\n\n" +
 			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
 		Args:    noArgs,

@@ -29,9 +29,9 @@ func IsUnescaped(url string) bool {
 	return at >= 0 && strings.ContainsAny(rest[:at], "@/?#")
 }
 
-// MayHideRows returns SQL for PostgreSQL: whether policies may hide rows of a table, an expression of type
-// regclass, from the user. Row-level security is on for the two, and no permissive policy shows each row, or there
-// is a restrictive one.
+// MayHideRows returns SQL for PostgreSQL: whether row-level security may hide rows of a table from the user. It may if
+// no permissive policy shows each row, or if there is a restrictive policy. The table is an expression of type
+// regclass.
 func MayHideRows(table string) string {
 	return fmt.Sprintf(`row_security_active(%[1]s)
 	AND (SELECT count(*) FILTER (WHERE polpermissive AND pg_get_expr(polqual, polrelid) = 'true') = 0

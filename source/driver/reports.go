@@ -24,7 +24,7 @@ type Reports struct {
 	logged   map[string]bool // the causes of this outage
 }
 
-// NewReports returns Reports that write to a log. of is which database it is.
+// NewReports returns Reports that write to a log. of names the database.
 func NewReports(log *slog.Logger, of slog.Attr) *Reports {
 	return &Reports{log: log, of: of, known: make(chan struct{}), logged: make(map[string]bool)}
 }

@@ -4,7 +4,7 @@
 // # How it works
 //
 // Lookups are those of package [github.com/ampcors/ampcors/source/sqlsource], with its
-// table. Triggers on the table send the domains that a statement changed with NOTIFY, and
+// table. Triggers on the table send, by NOTIFY, the domains that a statement changed, and
 // each server has a connection that listens. Its [source.Source] forgets these publishers. PostgreSQL delivers a
 // notification after the commit, so a lookup already sees the change. After a TRUNCATE, or a statement that
 // changes more than 30,000 rows, it may take 5 seconds (see What is not reported).
@@ -54,8 +54,8 @@
 // be made, a change is seen after [source.Config].TTL. If lookups fail as well, the last answer is used until
 // MaxStale is over.
 //
-// Lookups use only connections to the server that the listening connection is connected to, by its start time,
-// which each connection asks for once. After a move to another server, or a promotion, the others are closed before
+// Lookups use only connections to the listening connection's server. Each asks once for the server's start time, by
+// which it is recognized. After a move to another server, or a promotion, the others are closed before
 // their next use.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
@@ -77,9 +77,9 @@
 // Measured without fsync, a transaction of one row takes 0.07 ms, and the triggers add 0.1 to 0.2 ms; a transaction of
 // 1,000 rows takes 1.3 ms, and the triggers add 2 to 3 ms (go test -run '^$' -bench Write ./source/pgsource).
 //
-// The triggers run with the rights of the writer, and with the schemas that whoever installed them had in view;
-// temporary tables are looked at last. If they fail, as when Condition uses another table that the writer may not read, the write
-// succeeds with a warning, and a notification says that anything may have changed.
+// The triggers run with the rights of the writer, and with the search_path of whoever installed them, with temporary
+// tables last. If they fail, as when Condition uses another table that the writer may not read, the write succeeds
+// with a warning, and a notification says that anything may have changed.
 //
 // # What is not reported
 //
@@ -91,8 +91,8 @@
 //
 //	SELECT pg_notify('ampcors_publishers', '')
 //
-// makes all servers look up everything again. (The name is "ampcors_" and the table, in lower case but for what
-// quotes enclose, with _ for the dot.) PostgreSQL lets every role that may connect send notifications. So
+// makes all servers look up everything again. (The channel is "ampcors_" and the table's name as PostgreSQL
+// stores it, with _ for the dot.) PostgreSQL lets every role that may connect send notifications. So
 // notifications without a domain are throttled: one in 5 seconds has an effect. A false notification that names a
 // domain costs one lookup on each server that remembers the domain.
 package pgsource

@@ -48,8 +48,8 @@
 // # Starting
 //
 // [New] does not connect. Call [Table.Ping] when the server starts: it reports whether the
-// database answers, and whether the table has both columns. Without the second column, every
-// cache origin with a hash prefix would get 503.
+// database answers, and whether the table has both columns. Without the second column, each
+// hash prefix that is not of a listed publisher would get 503.
 //
 // # When changes take effect
 //
@@ -94,8 +94,8 @@ import (
 )
 
 // A Config names the table and the columns of the publishers. Names are written into statements as they are:
-// letters, digits and underscores, with no digit at the beginning. A name that the database must have in quotes, as
-// PostgreSQL if it has upper-case letters, is written with them: "\"customDomain\"", or "`customDomain`" in MySQL
+// letters, digits and underscores, with no digit at the beginning. A name that needs quotes, as one with
+// upper-case letters in PostgreSQL, is written with them: "\"customDomain\"", or "`customDomain`" in MySQL
 // and SQLite. Between quotes, hyphens and spaces are valid too. Each name has a default.
 type Config struct {
 	Table        string // "publishers"; it may be qualified by a schema, with a dot; a view will do

@@ -28,20 +28,20 @@ type Config struct {
 	//
 	// Case does not matter, and "xn--bcher-kva.example" is "bücher.example". Schemes, ports, paths, IP addresses,
 	// trailing dots, single labels, labels that begin or end with a hyphen, and "*" in any other place are
-	// prohibited. The part after "*." may be a single label.
+	// prohibited. A single label after "*." counts as a public suffix.
 	//
 	// A pattern over a public suffix, such as "*.com" or "*.github.io", allows everybody who can register a name
 	// there. It is prohibited unless DangerouslyAllowPublicSuffixWildcards is set, even without Credentialed: a
-	// simple POST has cookies in any case. A domain such as "amazonaws.com" is no public suffix itself, but has
-	// some below it, such as "s3.amazonaws.com": a pattern over it is accepted. A pattern that matches a host of an
-	// AMP Cache or of its third-party frames is prohibited, because anybody's page can be there.
+	// simple POST has cookies in any case. A pattern over "amazonaws.com" is accepted: that is no public
+	// suffix, but has some below it, such as "s3.amazonaws.com". Any other pattern that matches a host of an AMP
+	// Cache or of its third-party frames is prohibited, because anybody's page can be there.
 	//
 	// Some caches also use a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of any
 	// label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. An empty list trusts none:
-	// use it if your customers' pages call without AMP. (In Go, nil is missing.) Do not list a former cache: whoever
+	// Caches are the AMP Caches to trust. If missing (in Go, nil), those of AMP's registry are trusted. An empty list
+	// trusts none: use it if your customers' pages call without AMP. Do not list a former cache: whoever
 	// owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 

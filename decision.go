@@ -26,7 +26,8 @@ type Decision struct {
 	// or the Source could not answer. Any caller can claim any domain: do not count by it.
 	ClaimedPublisher string
 
-	// the ID of the AMP Cache to which the origin belongs; "" if none, and for ReasonSameOrigin and ReasonExtraOrigin
+	// the ID of the AMP Cache to which the origin belongs; "" if none, and for emails, ReasonSameOrigin and
+	// ReasonExtraOrigin
 	CacheID string
 
 	// EmailSender is the sender that an AMP for Email request names; "" for any other request, and without
@@ -37,7 +38,7 @@ type Decision struct {
 	// Stale is set if Config.Source failed now, but confirmed the publisher within MaxStale.
 	Stale bool
 
-	// SourceErr is why Config.Source gave no answer: an error such as [source.ErrTimeout], the Source's own error
+	// SourceErr is why Config.Source gave no answer: an error such as [source.ErrTimeout], the Database's own error
 	// wrapped, or the cause for which the request was canceled. It is nil unless Stale is set or the Reason is
 	// ReasonSourceUnavailable.
 	SourceErr error
@@ -55,10 +56,10 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // browsers send none with links, images and scripts of any page: so a GET must change nothing, and must not answer with
 // JavaScript. It is false for denied requests, for the zero Decision that [DecisionFromContext] returns without
 // [Middleware.WrapDecision], for entries of Config.Origins, for emails, and for the publisher "", so that a tenant that
-// is not known gets nothing. The publisher is in any spelling that Config.Publishers takes. A pattern, such as
-// "*.example.com", means each name below its domain, even a name that another tenant has by itself: ask for that tenant
-// first. It means these names whether or not the pattern is listed, so a tenant must not be able to choose one over a
-// public suffix, such as "*.github.io".
+// is not known gets nothing. The publisher is in any spelling that Config.Publishers takes, but a pattern has at least
+// two labels after "*.". A pattern, such as "*.example.com", means each name below its domain, even a name that another
+// tenant has by itself: ask for that tenant first. It means these names whether or not the pattern is listed, so a
+// tenant must not be able to choose one over a public suffix, such as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":

@@ -87,8 +87,8 @@
 // request before the router does. Preflights must reach the Middleware. They do not reach it behind a route
 // that names a method, because such a route does not match OPTIONS. So do not put it behind a ServeMux pattern
 // with a method, chi's With and Group, or a gin group. A framework that has handlers of its own must stop if
-// [Middleware.Handle] returns false for proceed. In gin, call Abort: gin.WrapH would run the handler after the
-// denial. fiber reuses the memory of requests: clone strings before Config.Observe stores them. Package
+// [Middleware.Handle] returns false for proceed. In gin, call Abort (gin.WrapH does not), or the handler runs after
+// the denial. fiber reuses the memory of requests: clone strings before Config.Observe stores them. Package
 // ampcorstest checks a router. The folder examples has a program for each framework, and its README lists the
 // usual mistakes.
 //

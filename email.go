@@ -24,7 +24,7 @@ import (
 //
 // Requests of websites are allowed or denied as if Email were zero. There are two differences. Their Vary also
 // has AMP-Email-Sender, so that a shared cache does not give a page's response to an email. And a denied
-// request from the origin of a mail client has ReasonNoEmailSender.
+// request from the origin of a mail client has ReasonNoEmailSender, unless the Source fails.
 //
 // Responses to emails never have Access-Control-Allow-Credentials, and expose no header except the one that
 // version 1 needs. Like Origin, the sender is a claim that any program can make: what an email may read must

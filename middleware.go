@@ -149,7 +149,7 @@ func (m *Middleware) Stats() Stats {
 
 // Check returns the decision that Handle would make on r. It writes nothing, does not count in Stats, and does
 // not call Config.Observe. It decides again, so it may ask the Source, and [source.Source.Stats] counts that. A
-// handler behind Handle or Wrap gets the decision that was enforced from [Middleware.Handle] or
+// handler gets the decision that was enforced from [Middleware.Handle] or, behind [Middleware.WrapDecision], from
 // [DecisionFromContext].
 func (m *Middleware) Check(r *http.Request) Decision {
 	var v verdict
@@ -160,9 +160,9 @@ func (m *Middleware) Check(r *http.Request) Decision {
 // CheckOrigin returns the decision on an Origin value, as for a GET request without Sec-Fetch-Site that is not
 // an AMP for Email request. For a publisher that is listed exactly, it does not allocate: neither for its own
 // origin nor for its cache origins with the usual prefix nor, while it is remembered, with the hash prefix. For
-// an origin that names no publisher it allocates only if punycode has to be decoded. With Config.Source it
-// waits for at most twice source.Config.Timeout if the Database obeys its context, four times with shards, and
-// five times as long with source.Config.Patterns.
+// an origin that is not listed it allocates if punycode has to be decoded, or if the Source is asked. With
+// Config.Source it waits for at most 2 × source.Config.Timeout if the Database obeys its context, 4 × with shards,
+// and with source.Config.Patterns 10 or 20 ×.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)

@@ -27,7 +27,7 @@ func (cfg Config) Validate() error {
 // Warnings returns the publishers that New accepts, but whose domain prefix is denied, mostly with
 // ReasonAmbiguousPrefix, because another host has the same prefix. Their pages on an AMP Cache get in only if
 // the cache uses another form, such as the hash prefix: [cacheurl.Prefixes] says which forms are denied. Their
-// own origins get in.
+// own origins get in. With DangerouslyAllowAmbiguousPrefixes, it returns none.
 //
 // It does not check publishers that a Source knows or a pattern matches. To check one of these, call
 // [cacheurl.Prefixes].

@@ -86,9 +86,9 @@ type Route struct {
 // evil is a publisher that nobody allows.
 const evil = "evil.example"
 
-// Check sends about 100 requests through a handler, and reads the responses as a browser would. The handler gets the
-// route's own request four times, so it must be one of a test, with a database of a test. A request is canceled after
-// its response was flushed, so that a stream ends, or after 10 seconds.
+// Check sends about 70 requests through a handler, and reads the responses as a browser would. The handler gets the
+// route's own request four times (eight with Route.OtherPublisher), so it must be one of a test, with a database of a
+// test. A request is canceled after its response was flushed, so that a stream ends, or after 10 seconds.
 //
 // Check sends what pages of the publisher send, at their own origin, on the first two of the AMP Caches and with the
 // hash prefix, or only at Route.Origin if that is set:
@@ -96,7 +96,7 @@ const evil = "evil.example"
 //   - preflights,
 //   - the route's own request, a read of the route, and a read of a path that does not exist.
 //
-// It also sends what must be denied:
+// It also sends these, which must be denied, except the last:
 //
 //   - a preflight, a request and a read, each from another publisher's page,
 //   - a preflight for a header that nobody allows,

@@ -23,9 +23,10 @@ func Retryable(status int) bool {
 
 // A StatusError is an answer with another status than 200.
 type StatusError struct {
-	Status     int
-	Message    string        // what the server says; "" if its answer is no message
-	RetryAfter time.Duration // how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say
+	Status  int
+	Message string // what the server says; "" if its answer is no message
+	// how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say, or is the API of ampurl
+	RetryAfter time.Duration
 }
 
 func (e *StatusError) Error() string {

@@ -10,7 +10,7 @@
 // # The answer
 //
 // 200 says that the request may go on. 403, and 503 while a Source fails, say that it may not. 204 is
-// the answer to a preflight, and the proxy must pass this answer on to the client as it is. All have
+// the answer to a preflight, and the proxy must pass this answer on to the client as it is. All decisions have
 // the headers that ampcors writes for such a request: the CORS headers, Vary, and Cache-Control for a
 // denial. They also have these, which should not reach the client:
 //

@@ -26,8 +26,8 @@ func CanonicalHost(u *url.URL) string {
 	return host + ":" + port
 }
 
-// IsSameURL reports whether two URLs of publishers mean the same by RFC 3986 section 6.2.2: their hosts are the
-// same, and their paths and queries are, however they are escaped. A fragment does not count, nor a missing slash
+// IsSameURL reports whether two URLs of publishers mean the same by RFC 3986 section 6.2.2: their hosts,
+// paths and queries are the same, however they are escaped. A fragment does not count, nor a missing slash
 // as the whole path. What is not the URL of a publisher, such as one with a port or with user information, is compared
 // byte by byte.
 func IsSameURL(a, b string) bool {

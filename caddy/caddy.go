@@ -44,8 +44,8 @@ func init() {
 // from their own origins, and from AMP for Email. It denies other publishers' requests, and
 // answers preflights by itself.
 //
-// CORS headers that the handlers behind it set are replaced. Those that a handler in front of it adds
-// later are not.
+// Without report_only, CORS headers that the handlers behind it set are replaced. Those that a handler in front of it
+// adds later are not.
 //
 // Each request of a site must come to the handler, and first: it is an error of the configuration if a matcher of
 // anything but hosts leads to it, or if a handler before it may answer. Two of these handlers for one request

@@ -27,11 +27,11 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Logger gets a line for each configuration that is applied, with the publishers and the other members that
-	// changed (level Info), and for one that cannot be applied (Error). The level is Warn if at least half of 10 or
-	// more publishers are gone, or if reportOnly or a dangerous member is now set. There is also a line for each AMP
-	// Cache that is newly trusted or no longer (Warn), and for each of the first ten ampcors.Config.Warnings, with
-	// one more that counts the others (Warn). If nil, slog.Default() is used.
+	// Logger gets a line for each configuration that is applied, with how many publishers changed, some of these, and
+	// the other members that changed (level Info), and for one that cannot be applied (Error). The level is Warn if at
+	// least half of 10 or more publishers are gone, or if reportOnly or a dangerous member is now set. There is also a
+	// line for each AMP Cache that is newly trusted or no longer (Warn), and for each of the first ten
+	// ampcors.Config.Warnings, with one more that counts the others (Warn). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
 	// Each signal on Reload applies the file at once, even if it did not change. To reload

@@ -83,8 +83,8 @@ func snippets(p policy) (all []Snippet) {
 	return all
 }
 
-// AdviceConfig is the configuration that a server should have. Each field has the meaning of the field of
-// ampcors.Config with the same name.
+// AdviceConfig is the configuration that a server should have. Its fields are as in ampcors.Config,
+// but nil Caches are none.
 type AdviceConfig struct {
 	Publishers      []string // domains, and no patterns
 	Caches          []cacheurl.Cache

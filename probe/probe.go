@@ -86,8 +86,8 @@ type Config struct {
 	// alone, and it is still tested that pages on the default caches are denied.
 	Caches []cacheurl.Cache
 
-	// Header is sent with each request, and Cookie with each request with credentials, to the origins of Documents and
-	// Endpoints and no others. The report says to which they were sent, and has no values.
+	// Header is sent as browsers would send it, and Cookie with each request with credentials, to the origins of
+	// Documents and Endpoints and no others. The report says to which they were sent, and has no values.
 	Header http.Header
 	Cookie string
 
@@ -106,7 +106,8 @@ type Config struct {
 
 	Rate    float64       // requests per second. If zero, DefaultRate is used; math.Inf(1) is no limit.
 	Timeout time.Duration // of a request, its answer included. If zero, 10 seconds is used.
-	// of the whole probe. If zero: 5 minutes, or three times as long as the requests take at Rate, if that is longer.
+	// of the whole probe. If zero: 5 minutes for documents, and then for trials 5 minutes, or three times as long as
+	// they take at Rate, if that is longer.
 	MaxTime      time.Duration
 	MaxAnswer    int64 // bytes of an answer. If zero, 1 MiB is used.
 	MaxEndpoints int   // of each document. If zero, 200 is used.
@@ -164,7 +165,7 @@ type Untested struct {
 // minute. With up to ten requests at once, slower backends get fewer.
 const DefaultRate = 300
 
-// A Summary has the counts of a report. Planned is the sum of Fine, Problems and NotTested.
+// A Summary has the counts of a report. After Run, Planned is the sum of Fine, Problems and NotTested.
 type Summary struct {
 	Endpoints int `json:"endpoints"`
 	Planned   int `json:"planned"` // trials

@@ -29,7 +29,7 @@ type Config struct {
 	// database then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
 	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
 	//
-	// Once the database works again, stale answers end within 1 second and four times Timeout, unless lookups that
+	// Once the database works again, stale answers end within 1 second + 4 × Timeout, unless lookups that
 	// ignore their context keep all of MaxConcurrent.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
@@ -57,8 +57,8 @@ type Config struct {
 	// "*.c.b.a.example.com".
 	Patterns bool `json:"patterns,omitzero"`
 
-	// Logger gets a line when lookups begin to fail (level Error), with the cause, and one when they work again (level
-	// Info): a circuit breaker has opened, or one key has failed four times in a row. There is at most one such pair
+	// Logger gets a line when lookups begin to fail (level Error: a circuit breaker has opened, or one key has failed
+	// four times in a row), with the cause, and one when they work again (level Info). There is at most one such pair
 	// in a minute. If nil, slog.Default() is used.
 	Logger *slog.Logger `json:"-"`
 

@@ -14,7 +14,8 @@ import (
 )
 
 // Errors in an [Answer], and so in ampcors.Decision.SourceErr, that say why a [Database] could not
-// answer. Test with errors.Is. Other errors are the database's own.
+// answer. Test with errors.Is. Other errors are the database's own, or of a request
+// that was canceled.
 var (
 	ErrBusy        = errors.New("source not asked: too many lookups wait, or no slot became free within Config.Timeout")
 	ErrCircuitOpen = errors.New("source not asked: it failed just before (backoff or open circuit breaker)")
@@ -406,7 +407,7 @@ type Stats struct {
 	Errors    uint64 `json:"errors"`    // the part of Lookups that failed
 	Coalesced uint64 `json:"coalesced"` // decisions that waited for the lookup of another one
 	// lookups that found no slot in time, or a full queue: the database is slow, or somebody invents origins, which
-	// are denied as publisher_not_allowed
+	// are denied
 	Busy        uint64 `json:"busy"`
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the lookup failed or found no slot

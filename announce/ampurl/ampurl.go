@@ -50,7 +50,7 @@ type Config struct {
 	// Endpoint is the URL that is asked. If empty, [API] is used.
 	Endpoint string
 	// HTTPClient sends the requests. A copy of it is used, which follows no redirects. If it has no timeout, the copy
-	// has one of 30 seconds, or of 2 minutes with Live, for which the API's documentation asks for at least one.
+	// has one of 30 seconds, or with Live of 2 minutes (the API's documentation asks for 1 or more).
 	HTTPClient *http.Client
 }
 

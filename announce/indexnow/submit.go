@@ -56,7 +56,7 @@ var (
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
 	// ErrSearchLimit is ErrNotSent because 64 requests of the call were rejected, the limit of the search for the
-	// pages that the engine rejects.
+	// pages that the engine rejects, or 32 that were too large.
 	// Submit the same URLs again soon: each call makes progress.
 	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent,
 		maxRejected)
@@ -174,16 +174,16 @@ type Rejected struct {
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say
 // which one is the cause. Then Submit sends halves of the request, until it has found the page. A call
-// stops its search after 64 rejected requests. The first request of each later batch of up to 10,000
-// URLs does not count. URLs that are left have [ErrNotSent] in the report:
+// stops its search after 64 rejected requests. Of each 10,000 URLs but the first, one rejection does
+// not count. URLs that are left have [ErrNotSent] in the report:
 // call Submit again with them. But if a page was rejected when it was sent alone, and no page of its
 // host was accepted, the URLs of this host that are left have [ErrAllRejected]. After each 413, the
-// next requests have half as many URLs. Once the engine has accepted a request, its size is the limit.
+// next requests have half as many URLs. They never get smaller than one that was accepted.
 // A page is only given up if another one of its host was accepted; otherwise the error is
 // [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
-// otherwise joins the errors in the report. After a failure that would happen again, the
+// otherwise joins the first ten errors of the report. After a failure that would happen again, the
 // remaining requests are not sent, and are in the report with [ErrNotSent]: those to the
 // same host after a 403, and all of them after no answer, [ErrRateLimited] or [ErrServer].
 func (c *Client) Submit(ctx context.Context, urls ...string) (Report, error) {
@@ -322,8 +322,8 @@ func (r Request) Masked() []byte {
 }
 
 // Requests returns the requests that [Client.Submit] would send if the engine accepted each, for a
-// program that shows them or sends them itself. It sends nothing. The error joins one error for each
-// URL that Submit would reject, and for each host without a key.
+// program that shows them or sends them itself. It sends nothing. The error joins at most ten errors,
+// of URLs that Submit would reject and of hosts without a key.
 func (c *Client) Requests(ctx context.Context, urls ...string) (requests []Request, err error) {
 	report, batches := c.group(urls)
 	for _, b := range batches {

@@ -23,8 +23,8 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many URLs may wait, also because of Interval, or be on their way. If zero, 100,000 is used. In a
-	// full queue, hosts that the service rejects keep at most half of it, all together.
+	// Capacity is how many URLs the queue holds: those that wait, also for Interval, and those on their way. If zero,
+	// 100,000 is used. In a full queue, hosts that the service rejects keep at most half of it, all together.
 	Capacity int
 	// GiveUpAfter is how long a URL waits while the service rejects its host as a whole, such as because of the key. Then
 	// Done gets it, with the service's last answer. If zero, 24 hours is used.
@@ -32,7 +32,8 @@ type Config struct {
 	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
 	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.
 	Interval time.Duration
-	// AtOnce is how many requests are sent at one time, each for another host: at most 1000. If zero, 16 is used.
+	// AtOnce is how many hosts get a request at one time, besides up to 4 that the service rejects: at most 1000. If
+	// zero, 16 is used.
 	AtOnce int
 	// Done is called with each URL that leaves the queue: err is nil if the service has accepted the URL;
 	// otherwise it says why the URL is not sent again. If nil, the client's log is all there is. It may be
@@ -59,7 +60,7 @@ type Result struct {
 	Err   error         // nil: it is accepted
 	Again bool          // Err is temporary: the item is sent again
 	After time.Duration // if Again is set: the item is not sent before this time has passed
-	// if Again is set, and other items of the request were accepted: the wait before the next try does not grow
+	// with Again: the wait before the next try does not grow, because other items of the request were accepted
 	Soon bool
 	// OfHost says that Err concerns the host, such as its key, and not the service. If nothing of the request is
 	// accepted, each further request of the host has one item, until one is accepted.
@@ -412,7 +413,7 @@ func (q *Queue) Run(ctx context.Context) error {
 }
 
 // Shutdown closes the queue, lets Run finish the requests on their way, and then sends immediately what
-// still waits; for each host it stops at the first failure. It returns the URLs that are left, which
+// still waits for hosts whose last request did not fail, each until one fails. It returns the URLs that are left, which
 // the service perhaps does not have: the URLs of hosts that fail, and all that are not accepted before
 // ctx ends, which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {

@@ -70,11 +70,11 @@ type Config struct {
 	// the two.
 	ForCaches bool
 	// FindGone also finds announced pages that are no longer listed, so that engines and caches learn that
-	// they are gone. Each file is then read at each Update, and the list of pages takes up to MaxState
-	// bytes once more. No page is taken to be gone, and the error says why, if a file of the last Update
+	// they are gone. Each file is then read at each Update, and the list of pages counts towards
+	// MaxState, too. No page is taken to be gone, and the error says why, if a file of the last Update
 	// is not given any more, a file cannot be read to its end, two files are the same after redirects, an
 	// entry is skipped, no page is listed, or too many are gone. Pages that were found gone earlier stay
-	// pending.
+	// in Gone, and wait.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone at one time. Gone pages count until
 	// Done is called for them. The limit exists because a broken sitemap looks like one from which many

@@ -10,7 +10,7 @@ import (
 type State struct {
 	// Files are the sitemaps that have been read, by URL.
 	Files map[string]File `json:"files,omitempty"`
-	// Given are the files of the last Update with FindGone in which none was missing, and of all Updates since. The
+	// Given are the files of the last complete Update with FindGone, and of all Updates since. The
 	// next Update with FindGone needs them all: the pages of a missing one would seem to be gone.
 	Given []string `json:"given,omitempty"`
 	// Announced are the pages for which Done was called, with the lastmod that they had then. A

@@ -39,7 +39,7 @@ func newAdvice() *cobra.Command {
 	senders := cmd.Flags().StringSlice("sender", nil,
 		"there is no advice for AMP for Email requests: this prints what to use instead, and ends with an error")
 	_ = cmd.Flags().MarkHidden("sender")
-	caches := addCaches(cmd)
+	caches := addCachesOver(cmd)
 	noCaches := addNoCaches(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i := slices.IndexFunc(probe.Servers(), func(s string) bool { return strings.EqualFold(s, args[0]) })

@@ -34,12 +34,18 @@ func cacheIDs(caches []cacheurl.Cache) (ids []string) {
 // A cachesFile is the file of --caches, or "".
 type cachesFile string
 
-// addCaches adds the flag --caches.
+// addCaches adds the flag --caches to a command that asks for no configuration with caches.
 func addCaches(cmd *cobra.Command) *cachesFile {
 	file := cmd.Flags().String("caches", "", "file with the AMP Caches, in the format of "+
-		"https://cdn.ampproject.org/caches.json; if empty, those of the configuration are used if there "+
-		"is one that names caches, and otherwise those of AMP's registry")
+		"https://cdn.ampproject.org/caches.json; if empty, those of AMP's registry are used")
 	return (*cachesFile)(file)
+}
+
+// addCachesOver adds the flag --caches to a command whose configuration may name caches.
+func addCachesOver(cmd *cobra.Command) *cachesFile {
+	file := addCaches(cmd)
+	cmd.Flags().Lookup("caches").Usage += ", unless the configuration names others"
+	return file
 }
 
 // addNoCaches adds the flag --no-caches.

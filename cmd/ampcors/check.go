@@ -35,7 +35,7 @@ func newCheck() *cobra.Command {
 	output := addOutput(cmd)
 	hasDatabase := cmd.Flags().Bool("with-database", false,
 		"the server looks up publishers in a database; check does not ask it, and accepts a file that lists no publisher")
-	caches := addCaches(cmd)
+	caches := addCachesOver(cmd)
 	var d database
 	d.addFlags(cmd)
 	d.addNoTriggers(cmd)

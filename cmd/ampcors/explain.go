@@ -43,7 +43,7 @@ func newExplain() *cobra.Command {
 	publishers := cmd.Flags().StringSlice("publisher", nil,
 		"a publisher that is allowed, or a pattern such as *.example.com")
 	senders := cmd.Flags().StringSlice("sender", nil, "the address of a sender; its AMP for Email requests are explained")
-	caches := addCaches(cmd)
+	caches := addCachesOver(cmd)
 	var d database
 	d.addFlags(cmd)
 	d.addNoTriggers(cmd)

@@ -68,8 +68,8 @@ func addPages(cmd *cobra.Command) *givenPages {
 	cmd.Flags().StringArrayVar(&s.sitemaps, "sitemap", nil,
 		"file or URL of a sitemap, an RSS or Atom feed, a sitemap index or robots.txt; may be repeated")
 	cmd.Flags().StringSliceVar(&s.hosts, "allow-host", nil,
-		"another host, of the owner of the sitemap's host; sitemaps may list its pages and sitemaps, and may redirect to "+
-			"it; a sitemap that is a local file may list pages of any host anyway")
+		"another host of the same owner, whose pages and sitemaps may be listed, and to which sitemaps may redirect; "+
+			"a sitemap that is a local file may list pages of any host anyway")
 	cmd.Flags().StringVar(&s.file, "state", "", "file that remembers the pages of --sitemap, so that only new and "+
 		"changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new, or if a first run has "+

@@ -67,7 +67,7 @@ func (s *service) addFlags(cmd *cobra.Command, listen string) {
 	flags.BoolVar(&s.logDenied, "log-denied", false, fmt.Sprintf(
 		"log denied requests, with origin, reason, method, host and path: at most %d in a second", deniedPerSecond))
 	complete(cmd, "log-format", []string{"text", "json"})
-	s.caches = addCaches(cmd)
+	s.caches = addCachesOver(cmd)
 	s.database.addFlags(cmd)
 }
 

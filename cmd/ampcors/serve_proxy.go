@@ -57,7 +57,7 @@ func newServeProxy() *cobra.Command {
 	flags.DurationVar(&cfg.timeout, "timeout", time.Minute, "how long the backend may take until its response begins; "+
 		"0 is no limit")
 	flags.StringSliceVar(&cfg.upgrades, "upgrade", []string{"websocket"}, "protocol to which a connection may be "+
-		"upgraded; no protocol that carries HTTP, because ampcors does not look into the connection")
+		"upgraded; one that carries HTTP is refused, because ampcors does not look into the connection")
 	cert := flags.String("tls-cert", "", "PEM file with a certificate, followed by those that sign it, for https; it is "+
 		"read again when it changes")
 	key := flags.String("tls-key", "", "PEM file with the private key of --tls-cert")

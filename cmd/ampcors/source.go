@@ -53,12 +53,13 @@ func newSourceInstall() *cobra.Command {
 			"Domains that no lookup finds, such as one in upper case, are listed.\n\n" +
 			"Exit codes: 0 done, 1 done, but the table has domains that no lookup finds, 2 nothing was changed: wrong usage, " +
 			"or the table has triggers made with other flags, 3 nothing or not all was changed, because of the database.\n\n" +
-			"Run it as the table's owner. serve-authz and programs need only the right to read the table.",
+			"Run it as the table's owner. Servers and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
 		Args:    noArgs,
 	}
 	d.addFlags(cmd)
 	d.addNoTriggers(cmd)
+	cmd.Flags().Lookup("no-prefixes").Usage = "add no column of hash prefixes: for servers that trust no AMP Cache"
 	create := cmd.Flags().Bool("create", false, "create the table if it does not exist")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print the statements")
 	replace := cmd.Flags().Bool("replace", false, "replace triggers that were made for other columns, another "+
@@ -90,6 +91,8 @@ func newSourceFill() *cobra.Command {
 	}
 	d.addFlags(cmd)
 	d.addNoTriggers(cmd) // so that the flags of check can be used
+	cmd.Flags().Lookup("condition").Usage = "has no effect here, because a row may satisfy it later: all rows are filled"
+	cmd.Flags().Lookup("no-prefixes").Usage = "is an error here: there would be nothing to fill"
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and count the rows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return d.prepare(cmd, *dryRun, preparation.fill)

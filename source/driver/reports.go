@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Reports is whether a database reports changes over the connection of a [Listeners], and if not, why. It logs when
+// Reports notes whether a database reports changes to a [Listeners], and if not, why. It logs when
 // that changes, and each cause of an outage once. It is safe for concurrent use by multiple goroutines.
 type Reports struct {
 	log   *slog.Logger
@@ -29,7 +29,7 @@ func NewReports(log *slog.Logger, of slog.Attr) *Reports {
 	return &Reports{log: log, of: of, known: make(chan struct{}), logged: make(map[string]bool)}
 }
 
-// Known returns what is closed once the first connection listens, or cannot.
+// Known is closed once the first connection listens, or cannot.
 func (r *Reports) Known() <-chan struct{} { return r.known }
 
 // IsListening is [source.Database].IsListening.

@@ -60,19 +60,18 @@
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby
-// is found when it is promoted. The old primary must not come back as a second one that takes
-// writes: servers that find it first would not see the changes on the new one. Synchronous
+// is found when it is promoted. The old primary must not come back and take writes: programs that
+// find it first would miss the changes on the new one. Synchronous
 // replication (synchronous_standby_names) keeps a promotion from undoing a change that was
 // committed.
 //
 // # What it costs writers
 //
-// The triggers run once for each statement. They put the domains of many rows into one message, of
-// about 7,500 bytes at most. After a statement that changes more than 30,000 rows, they send a single
-// message, which says that anything may have changed. An UPDATE that changes neither the domain, the
-// prefix nor whether the row satisfies Condition sends none. PostgreSQL commits transactions that send
-// a notification one after another, and never two at a time. A transaction that changes publishers
-// cannot use PREPARE TRANSACTION.
+// The triggers run once for each statement. They put the domains of many rows into one message, of about 7,500 bytes at
+// most. After a statement that changes more than 30,000 rows, they send a single message, which says that anything may
+// have changed. Up to that number, an UPDATE that changes neither the domain, the prefix nor whether the row satisfies
+// Condition sends none. PostgreSQL commits transactions that send a notification one after another, and never two at a
+// time. A transaction that changes publishers cannot use PREPARE TRANSACTION.
 //
 // Measured without fsync, a transaction of one row takes 0.07 ms, and the triggers add 0.1 to 0.2 ms; a transaction of
 // 1,000 rows takes 1.3 ms, and the triggers add 2 to 3 ms (go test -run '^$' -bench Write ./source/pgsource).

@@ -33,8 +33,8 @@
 // Listening is false 0.75 s after one of these is no longer true:
 //
 //   - Redis answers the lookup of a key; in a Cluster, each master does, for a key in one of its slots;
-//   - CLIENT TRACKINGINFO says that changes are reported (Redis 6.2 or later, if the user has the permission; without
-//     it, each connection begins with CLIENT TRACKING, or fails);
+//   - CLIENT TRACKINGINFO says that changes are reported (Redis 6.2 or later, if the user has the permission;
+//     otherwise, CLIENT TRACKING succeeded when the connection began);
 //   - each hash slot has a master, by CLUSTER SLOTS, and each master a connection;
 //   - ROLE says master, outside of a Cluster. A replica answers no lookups. Without the permission +role, that is not
 //     known, and lookups work.
@@ -57,13 +57,12 @@
 // are next to those of that node. Lookups and writes go to masters
 // only, as a replica may get a change later than the message about it.
 //
-// Redis replicates after it has answered. If a master dies, its last changes can be lost: a publisher
-// that was removed is allowed again once a replica is promoted. Set Config.Replicas to the number of
-// replicas of each master: Add and Remove then fail if a change has not reached all of them. A master
-// that is cut off from the others goes on answering the servers that still reach it. Once they reach
-// the new master, they see, after TTL at the latest, a change that was made there. So do not set TTL
-// longer than a revocation may take in this case. Redis's min-replicas-to-write 1 makes such a master
-// reject writes, so that none is lost there.
+// Redis replicates after it has answered. If a master dies, its last changes can be lost: a publisher that was removed
+// is allowed again once a replica is promoted. Set Config.Replicas to the number of replicas of each master: Add and
+// Remove then fail if a change has not reached all of them. A master that is cut off from the others goes on answering
+// the programs that still reach it. Once these reach the new master, they see its changes within TTL: choose TTL by how
+// long a revocation may take. Redis's min-replicas-to-write 1 makes such a master reject writes, so that none is lost
+// there.
 //
 // # What Redis must keep
 //
@@ -478,11 +477,11 @@ func (s *Store) onInvalidations(keys []rueidis.RedisMessage) {
 // batch is how many publishers are written, or keys scanned, at once.
 const batch = 1000
 
-// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts, and patterns such as
-// "*.example.com", for [source.Config].Patterns. When it returns nil, the masters have them in memory, and so have
-// Config.Replicas replicas of each; how soon they are on disk is Redis's setting (appendfsync). If some are not
-// publisher domains, the error lists them and none is written. After an error from Redis, some may be written, on
-// some servers; call it again.
+// Add writes publishers, in any spelling that [cacheurl.CanonicalDomain] accepts, and patterns such as "*.example.com",
+// for [source.Config].Patterns. When it returns nil, the masters have them in memory, and so have Config.Replicas
+// replicas of each; how soon they are on disk is Redis's setting (appendfsync). If some are not publisher domains or
+// patterns, the error names one or more, and none is written. After an error from Redis, some may be written, on some
+// servers; call it again.
 func (s *Store) Add(ctx context.Context, publishers ...string) error {
 	for _, publisher := range publishers {
 		if base, isPattern := strings.CutPrefix(publisher, "*."); isPattern {

@@ -58,11 +58,10 @@
 // NegativeTTL. [source.Source.Forget] makes one server look it up at once. With
 // PostgreSQL, package [github.com/ampcors/ampcors/source/pgsource] reports changes.
 //
-// This holds for a database server that takes the writes. A replica lags behind it: a publisher that
-// was removed is then allowed for as much longer as the replica lags, which has no bound if its
-// replication stops. Let db connect to the primary only, and make sure that an old primary does not
-// come back beside a new one: it would answer without the changes that were made since. With pgx,
-// target_session_attrs=read-write rejects replicas, and a list of hosts finds the primary.
+// This holds for a database server that takes the writes. A replica lags behind it: a publisher that was removed is
+// allowed longer by this lag, which has no bound if replication stops. Let db connect to the primary only, and make
+// sure that an old primary does not come back beside a new one: it would answer without the changes that were made
+// since. With pgx, target_session_attrs=read-write rejects replicas, and a list of hosts finds the primary.
 //
 // # Connections
 //

@@ -40,8 +40,8 @@ type Config struct {
 	// label.
 	Publishers []string `json:"publishers,omitempty"`
 
-	// Caches are the AMP Caches to trust. If missing (in Go, nil), those of AMP's registry are trusted. An empty list
-	// trusts none: use it if your customers' pages call without AMP. Do not list a former cache: whoever
+	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. An empty list, which is not
+	// nil in Go, trusts none: use it if your customers' pages call without AMP. Do not list a former cache: whoever
 	// owns its domain can serve any page under any publisher's prefix.
 	Caches []cacheurl.Cache `json:"caches,omitzero"`
 

@@ -46,7 +46,7 @@ type Config struct {
 	// ago and come again, then all others. At most 4096 of each of these classes wait, in each shard.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
-	// Patterns makes patterns of the database count: a row "*.example.com" allows each name below example.com, and not
+	// Patterns lets patterns in the database match: a row "*.example.com" allows each name below example.com, and not
 	// example.com itself. The default is false.
 	//
 	// Such a row allows what a pattern of ampcors.Config.Publishers allows: nothing by a hash prefix, nothing over a

@@ -59,7 +59,8 @@ func newFlush() *cobra.Command {
 		Use:   "flush [URL of an AMP document ...]",
 		Short: "Ask AMP Caches to fetch documents again",
 		Long: "Ask AMP Caches to fetch documents again, with signed update-cache requests.\n\n" + exitHelp +
-			"\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents." + pagesHelp,
+			"\n\nArguments, lines of standard input, or the pages of --sitemap are the URLs of AMP documents, or " +
+			"of what --type says." + pagesHelp,
 		Example: "  ampcors flush --key private.pem https://www.example.com/amp/article\n" +
 			"  ampcors flush --key private.pem --cache google --dry-run --sitemap amp-sitemap.xml\n" +
 			"  ampcors flush --key private.pem --type i https://www.example.com/photo.jpg",

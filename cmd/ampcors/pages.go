@@ -74,8 +74,8 @@ func addPages(cmd *cobra.Command) *givenPages {
 		"changed ones are announced; each command needs its own")
 	cmd.Flags().BoolVar(&s.all, "all", false, "announce all pages, if the file of --state is new, or if a first run has "+
 		"recorded the pages without announcing them; without --all, a first run only records them")
-	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list; "+
-		"none if a sitemap cannot be read, or too many are gone. Each run needs all sitemaps of the state")
+	cmd.Flags().BoolVar(&s.gone, "gone", false, "with --state, also announce pages that the sitemaps no longer list, "+
+		"unless a sitemap cannot be read or too many are gone. Each run needs all sitemaps of the state")
 	cmd.Flags().Float64Var(&s.maxGone, "max-gone", 0.1,
 		"with --gone, the share of all announced pages that may be gone at one time, above 0 and at most 1; up to ten "+
 			"pages may always be gone")

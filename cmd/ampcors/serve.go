@@ -61,7 +61,7 @@ func (s *service) addFlags(cmd *cobra.Command, listen string) {
 	flags.StringVar(&s.config, "config", "", "JSON file with the configuration")
 	flags.StringVar(&s.listen, "listen", "127.0.0.1:9000", listen)
 	flags.StringVar(&s.metricsAt, "metrics", "", "address of a second server, such as 127.0.0.1:9001, with /metrics for "+
-		"Prometheus, /healthz, /readyz and, if there is a database, /forget, which asks it again; if empty, there is none. "+
+		"Prometheus, /healthz, /readyz and, if there is a database, /forget, which drops answers; if empty, there is none. "+
 		"At a loopback address, it answers only if Host is an IP address or localhost")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json: one object on each line")
 	flags.BoolVar(&s.logDenied, "log-denied", false, fmt.Sprintf(

@@ -33,8 +33,8 @@ type Config struct {
 	// A pattern over a public suffix, such as "*.com" or "*.github.io", allows everybody who can register a name
 	// there. It is prohibited unless DangerouslyAllowPublicSuffixWildcards is set, even without Credentialed: a
 	// simple POST has cookies in any case. A pattern over "amazonaws.com" is accepted: that is no public
-	// suffix, but has some below it, such as "s3.amazonaws.com". Any other pattern that matches a host of an AMP
-	// Cache or of its third-party frames is prohibited, because anybody's page can be there.
+	// suffix, but has some below it, such as "s3.amazonaws.com". A pattern that is not over a public suffix is
+	// prohibited if it matches a host of an AMP Cache or of its third-party frames: anybody's page can be there.
 	//
 	// Some caches also use a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of any
 	// label.

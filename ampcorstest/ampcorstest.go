@@ -129,7 +129,7 @@ func Check(h http.Handler, route Route) error {
 	}
 	c.check(allowed, others)
 	if c.limited > 0 {
-		return fmt.Errorf("ampcorstest: request %d is answered with status 429. Check sends about 100: raise the limit of "+
+		return fmt.Errorf("ampcorstest: request %d is answered with status 429. Check sends about 70: raise the limit of "+
 			"requests in the test", c.limited)
 	}
 	return errors.Join(c.errs...)

@@ -149,7 +149,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 	}
 	for _, fault := range []struct {
 		name    string
-		row     string // the beginning of the row in OPERATIONS, or the alert, that leads from the signal to the command
+		row     string // the beginning of the row for the signal in OPERATIONS, or the alert; one of both has the command
 		before  func(*onCall)
 		inject  func(*onCall)
 		request string // method and Origin of the page that is broken
@@ -228,7 +228,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			}
 			command := strings.NewReplacer("explain --config FILE", "explain --config config.json", " --caches CACHES", "").Replace(fault.command)
 			if !strings.Contains(document, row) || !strings.Contains(document, command) {
-				t.Errorf("no row %q leads to %q", row, command)
+				t.Errorf("the document has no row %q, or no %q", row, command)
 			}
 			dir := t.TempDir()
 			o := &onCall{t: t, ampcors: program, config: filepath.Join(dir, "config.json"), list: filepath.Join(dir, "list.txt"),

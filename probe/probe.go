@@ -86,8 +86,9 @@ type Config struct {
 	// alone, and it is still tested that pages on the default caches are denied.
 	Caches []cacheurl.Cache
 
-	// Header is sent as browsers would send it, and Cookie with each request with credentials, to the origins of
-	// Documents and Endpoints and no others. The report says to which they were sent, and has no values.
+	// Header is sent with each request (but Authorization and Cookie not with preflights), and Cookie with each request
+	// with credentials, to the origins of Documents and Endpoints and no others. The report says to which they were
+	// sent, and has no values.
 	Header http.Header
 	Cookie string
 

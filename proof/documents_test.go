@@ -23,7 +23,7 @@ func documents(t *testing.T) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == ".git"):
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == ".git" || entry.Name() == "dist"):
 			return filepath.SkipDir
 		case !entry.IsDir() && strings.HasSuffix(name, ".md"):
 			found[name] = file(t, name)
@@ -131,9 +131,14 @@ func TestTheIndexNamesEachDocument(t *testing.T) {
 // The index names each package that a program can import.
 func TestTheIndexNamesEachPackage(t *testing.T) {
 	t.Parallel()
+	if _, err := os.Stat("../cmd/ampcors/go.mod"); err != nil {
+		t.Skip("this is not the whole repository, but a module of it")
+	}
 	named := make(map[string]bool)
 	for _, m := range link.FindAllStringSubmatch(file(t, "docs/README.md"), -1) {
-		named[path.Dir(path.Join("docs", m[1]))] = true
+		if strings.HasSuffix(m[1], ".go") {
+			named[path.Dir(path.Join("docs", m[1]))] = true
+		}
 	}
 	packages := 0
 	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -186,7 +191,7 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 	for name, text := range texts {
 		for _, m := range metric.FindAllStringSubmatch(text, -1) {
 			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(m[1], "")
-			if found++; !strings.Contains(code, `"`+m[1]+`"`) && !strings.Contains(code, `"`+base+`"`) {
+			if found++; !strings.Contains(code, `metric("`+m[1]+`"`) && !strings.Contains(code, `metric("`+base+`"`) {
 				t.Errorf("%s: there is no metric ampcors_%s", name, m[1])
 			}
 		}
@@ -199,20 +204,30 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 // A version beside the link to a module on GitHub is the one that go.mod has.
 func TestVersionsInDocumentsAreThoseOfGoMod(t *testing.T) {
 	t.Parallel()
-	modules := ""
+	var modules []string
 	for _, name := range []string{"bench/go.mod", "e2e/go.mod", "examples/go.mod"} {
-		modules += file(t, name)
+		modules = append(modules, file(t, name))
 	}
 	version := regexp.MustCompile(`\(https://(github\.com/[\w.-]+/[\w.-]+)\) (\d+\.\d+\.\d+)`)
 	found := 0
 	for name, text := range documents(t) {
 		for _, m := range version.FindAllStringSubmatch(text, -1) {
-			if found++; !regexp.MustCompile(regexp.QuoteMeta(m[1]) + `(/v\d+)? v` + regexp.QuoteMeta(m[2])).MatchString(modules) {
-				t.Errorf("%s: no go.mod has %s %s", name, m[1], m[2])
+			found++
+			module := regexp.MustCompile(`(?m)\s` + regexp.QuoteMeta(m[1]) + `(?:/v\d+)? v(\S+)`)
+			required := false
+			for _, text := range modules {
+				if is := module.FindStringSubmatch(text); is != nil {
+					if required = true; is[1] != m[2] {
+						t.Errorf("%s has %s %s; a go.mod has %s", name, m[1], m[2], is[1])
+					}
+				}
+			}
+			if !required {
+				t.Errorf("%s: no go.mod has %s", name, m[1])
 			}
 		}
 	}
-	if found < 5 {
+	if found < 3 {
 		t.Errorf("%d versions", found)
 	}
 }
@@ -225,7 +240,7 @@ func TestREADMEIsReadInAFewMinutes(t *testing.T) {
 }
 
 // All documents together are read in an hour and a half: what is no code has 18,000 words at most. A word has a letter or
-// a digit, so that the bars of a table do not count.
+// a digit, so that the bars of a table do not count. The CHANGELOG, which grows with each release, does not count.
 func TestTheBookIsShort(t *testing.T) {
 	t.Parallel()
 	const most = 18_000
@@ -234,7 +249,7 @@ func TestTheBookIsShort(t *testing.T) {
 		"conformance/README.md": 1500, "CONTRIBUTING.md": 1300, "docs/requests.md": 1200, "caddy/README.md": 1100,
 		"authz/README.md": 1100, "docs/tenants.md": 1000, "announce/README.md": 1000, "docs/proxy.md": 1000, "docs/design.md": 900,
 		"docs/migrate.md": 700, "bench/README.md": 700, "proof/README.md": 700, "e2e/README.md": 700, "docs/emails.md": 600,
-		"docs/README.md": 550, "examples/README.md": 450,
+		"docs/README.md": 550, "examples/README.md": 450, "README.md": 1000,
 	}
 	sum := 0
 	for name, text := range documents(t) {
@@ -246,8 +261,8 @@ func TestTheBookIsShort(t *testing.T) {
 				}
 			}
 		}
-		if name == "README.md" {
-			longest[name] = 1000
+		if name == "CHANGELOG.md" {
+			continue
 		}
 		if limit := max(longest[name], 400); words > limit {
 			t.Errorf("%s has %d words; want %d at most", name, words, limit)
@@ -299,7 +314,7 @@ func TestTablesAreNotWiderThanAPage(t *testing.T) {
 	bars := regexp.MustCompile("`[^`]*`")
 	for name, text := range documents(t) {
 		var columns []float64
-		for line, number := range withoutCode(text + "\n") {
+		for line, number := range withoutCode(text) {
 			if !strings.HasPrefix(line, "|") {
 				columns = nil
 				continue
@@ -334,7 +349,7 @@ func TestAbbreviationsAreExplained(t *testing.T) {
 	known := strings.Fields(`AMP ampcors API ASCII CI CPU CSRF DNS GET HEAD POST PUT OPTIONS CONNECT HTML HTTP HTTPS IP JSON LRU RSA
 		SQL SHA TLS UTF UTC URL URLs XML PHP SVG RFC UTS NFC CDN FPM MIT SIGHUP`)
 	names := strings.Fields(`NULL SELECT TRUNCATE NOTIFY GRANT USAGE PING NOCASE WHERE PATH HOST PORT CACHES FILE ORIGIN DOMAIN URI
-		AMD EPYC GOMEMLIMIT ICU CONTEXTJ ICANN CHANGELOG CONTRIBUTING SECURITY RELEASING OPERATIONS README READMEs DOMAINS SERVER COMMAND`)
+		AMD EPYC DEL GOMEMLIMIT ICU CONTEXTJ ICANN CHANGELOG CONTRIBUTING SECURITY RELEASING OPERATIONS README READMEs DOMAINS SERVER COMMAND`)
 	explained := make(map[string]bool)
 	for _, word := range slices.Concat(known, names) {
 		explained[word] = true
@@ -349,9 +364,12 @@ func TestAbbreviationsAreExplained(t *testing.T) {
 			}
 		}
 	}
-	ticked := regexp.MustCompile("`[^`]*`|\\([^)]*\\)")
+	ticked := regexp.MustCompile("`[^`]*`|\\]\\([^)]*\\)")
 	for name, text := range documents(t) {
 		for line, number := range withoutCode(text) {
+			if strings.HasPrefix(line, "Medians of ") { // it names a processor
+				continue
+			}
 			for _, word := range abbreviation.FindAllString(ticked.ReplaceAllString(line, ""), -1) {
 				if !explained[word] && !explained[strings.TrimSuffix(word, "s")] {
 					t.Errorf("%s:%d: %s is explained nowhere", name, number, word)

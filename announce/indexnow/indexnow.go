@@ -86,7 +86,7 @@ type Config struct {
 	// returns: for a program that saves what is done, or shows it. It must be safe for concurrent use by multiple
 	// goroutines.
 	Accepted func(Batch)
-	// Logger gets each batch that was sent, accepted (Info) or not (Warn), but never the key. If nil,
+	// Logger gets each batch that was accepted (Info) or failed (Warn), but never the key. If nil,
 	// slog.Default() is used.
 	Logger *slog.Logger
 }

@@ -49,11 +49,11 @@ const (
 
 func main() {
 	log.SetFlags(0)
+	if len(os.Args) != 4 {
+		log.Fatal("usage: report results.out allowed.svg README.md")
+	}
 	found, about, err := read(os.Args[1])
 	if err != nil {
-		log.Fatal(err)
-	}
-	if err := os.WriteFile(os.Args[2], []byte(draw(found)), 0o644); err != nil {
 		log.Fatal(err)
 	}
 	text, err := table(found, about)
@@ -61,6 +61,9 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := write(os.Args[3], text); err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(os.Args[2], []byte(draw(found)), 0o644); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -75,7 +78,8 @@ func (r results) median(name, library string) (float64, bool) {
 	if len(values) == 0 {
 		return 0, false
 	}
-	return values[len(values)/2], true
+	middle := len(values) / 2
+	return (values[middle] + values[(len(values)-1)/2]) / 2, true
 }
 
 // table returns the table, and when and where its values were measured.
@@ -110,18 +114,20 @@ func table(found results, about map[string]string) (string, error) {
 
 // duration writes seconds with three digits.
 func duration(seconds float64) string {
-	for _, unit := range []struct {
-		name string
-		size float64
-	}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}} {
-		if seconds >= unit.size {
-			return digits(seconds/unit.size) + " " + unit.name
-		}
+	value, err := strconv.ParseFloat(strconv.FormatFloat(seconds*1e9, 'g', 3, 64), 64)
+	if err != nil {
+		log.Fatal(err) // it is not possible
 	}
-	return digits(seconds/1e-9) + " ns"
+	for _, unit := range []string{"ns", "µs", "ms"} {
+		if value < 1000 {
+			return digits(value) + " " + unit
+		}
+		value /= 1000
+	}
+	return digits(value) + " s"
 }
 
-// digits writes a number from 1 to 999 with three digits.
+// digits writes a number of three digits, such as 7.10 or 710.
 func digits(value float64) string {
 	return strconv.FormatFloat(value, 'f', 2-int(math.Log10(max(value, 1))), 64)
 }
@@ -212,9 +218,12 @@ func read(name string) (results, map[string]string, error) {
 	}
 	defer f.Close()
 	found, about := make(results), make(map[string]string)
-	for r := benchfmt.NewReader(f, name); r.Scan(); {
+	r := benchfmt.NewReader(f, name)
+	for r.Scan() {
 		result, ok := r.Result().(*benchfmt.Result)
-		if !ok {
+		if err, isError := r.Result().(*benchfmt.SyntaxError); isError {
+			return nil, nil, err
+		} else if !ok {
 			continue
 		}
 		for _, config := range result.Config {
@@ -241,5 +250,5 @@ func read(name string) (results, map[string]string, error) {
 		}
 		found[benchmark][library] = append(found[benchmark][library], value)
 	}
-	return found, about, nil
+	return found, about, r.Err()
 }

@@ -34,7 +34,7 @@ func cacheIDs(caches []cacheurl.Cache) (ids []string) {
 // A cachesFile is the file of --caches, or "".
 type cachesFile string
 
-// addCaches adds the flag --caches to a command that asks for no configuration with caches.
+// addCaches adds the flag --caches to a command that reads no configuration with caches.
 func addCaches(cmd *cobra.Command) *cachesFile {
 	file := cmd.Flags().String("caches", "", "file with the AMP Caches, in the format of "+
 		"https://cdn.ampproject.org/caches.json; if empty, those of AMP's registry are used")

@@ -30,7 +30,7 @@ import (
 )
 
 // The headers that only the proxy sends to the backend. What a client sends in any header whose name begins with
-// Ampcors- is removed: like CGI, a backend may not tell Ampcors_Publisher from Ampcors-Publisher.
+// Ampcors- or Ampcors_ is removed: like CGI, a backend may not tell Ampcors_Publisher from Ampcors-Publisher.
 const (
 	publisherHeader = "Ampcors-Publisher"    // whose page calls, if that is known
 	senderHeader    = "Ampcors-Email-Sender" // of an AMP for Email request

@@ -34,7 +34,7 @@ func newServeProxy() *cobra.Command {
 			"to the backend, and preflights are answered here. The response gets the CORS headers of ampcors in place of the " +
 			"backend's own, and keeps its Vary. The backend gets the publisher whose page calls in " + publisherHeader +
 			", and the sender of an AMP email in " + senderHeader + ". What a client sends in headers whose names begin with " +
-			"Ampcors- is removed.\n\n" +
+			"Ampcors- or Ampcors_ is removed.\n\n" +
 			"Host stays as it came, and so do X-Forwarded-Host and X-Forwarded-Proto if they are set. The address of the " +
 			"client is added to X-Forwarded-For. Clients may use HTTP/2: with --tls-cert, or in cleartext " +
 			"by prior knowledge (h2c).\n\n" + aboutConfig,

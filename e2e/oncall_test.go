@@ -149,55 +149,55 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 	}
 	for _, fault := range []struct {
 		name    string
-		row     string // the beginning of the row for the signal in OPERATIONS, or the alert; one of both has the command
+		row     string // the row for the signal in OPERATIONS, or the alert; its section has the command
 		before  func(*onCall)
 		inject  func(*onCall)
 		request string // method and Origin of the page that is broken
 		signal  string // metric, log or response, and a pattern: see has
-		command string // of that document; its capitals and … are replaced
+		command string // its capitals and … are replaced
 		cause   string // a pattern of its output
 	}{
-		{"the list has an error", "alert: AMPConfigNotInForce", nil,
+		{"the list has an error", "- alert: AMPConfigNotInForce", nil,
 			func(o *onCall) { o.publishers("www.example.com", "www.example.org", "www.new example.com") },
 			"GET " + page, `metric: ampcors_config_in_force 0`, "ampcors check FILE", `list\.txt:3:1: "www\.new example\.com"`},
-		{"a publisher was removed", "`publisher_not_allowed` | a publisher was removed", nil,
+		{"a publisher was removed", "\n| `publisher_not_allowed` | a publisher was removed", nil,
 			func(o *onCall) { o.publishers("www.example.com") },
 			"GET " + other, deniedAs("publisher_not_allowed"), "ampcors explain --config FILE ORIGIN",
 			`publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
 		{"a publisher that only a pattern matches, on a cache that gives it a hash prefix",
-			"`hash_not_known` | a publisher that only a pattern",
+			"\n| `hash_not_known` | a publisher that only a pattern",
 			func(o *onCall) { o.publishers("*.example.com") },
 			func(o *onCall) {
 				o.write(o.list+".all", "www.example.com\nthis-is-a-long-name-of-a-publisher-that-has-a-hash-as-prefix.example.com\n")
 			},
 			"GET https://clmgmuym4fnudewgntl6qtgbeiuanoyd5ivhkallyfgnn377fj6a.cdn.ampproject.org", deniedAs("hash_not_known"),
 			"ampcors reverse --among DOMAINS ORIGIN", `this-is-a-long-name\S*\.example\.com`},
-		{"an international name with a shared prefix", "`ambiguous_prefix` | an international name", nil,
+		{"an international name with a shared prefix", "\n| `ambiguous_prefix` | an international name", nil,
 			func(o *onCall) { o.publishers("www.example.com", "xn-foo.ru.com") },
 			"GET https://xn--foo-ru-com.cdn.ampproject.org", deniedAs("ambiguous_prefix"), "ampcors check FILE", `xn-foo\.ru\.com`},
-		{"a list of caches that lacks one", "| a cache that is not trusted",
+		{"a list of caches that lacks one", "\n| | a cache that is not trusted",
 			func(o *onCall) {
 				o.write(o.config+".caches", cachesFile("google", "cdn.ampproject.org"))
 				o.serve = append(o.serve, "--caches", o.config+".caches")
 			},
 			func(o *onCall) { o.write(o.config+".caches", cachesFile("bing", "www.bing-amp.com")) },
 			"GET " + page, deniedAs("unknown_host"), "ampcors explain --config FILE --caches CACHES ORIGIN", `below cdn\.ampproject\.org`},
-		{"the database is down", "alert: AMPSourceFails", (*onCall).withDatabase,
+		{"the database is down", "- alert: AMPSourceFails", (*onCall).withDatabase,
 			func(o *onCall) { o.database.Stop() },
 			"GET https://in-example-org.cdn.ampproject.org", `metric: ampcors_source_rejected_lookups_total\{by="circuit_open"\} [1-9]`,
 			"ampcors check --database … FILE", `connect|refused|shut`},
-		{"the triggers of the database are missing", "alert: AMPRevocationsAreSlow", (*onCall).withDatabase,
+		{"the triggers of the database are missing", "- alert: AMPRevocationsAreSlow", (*onCall).withDatabase,
 			func(o *onCall) {
 				for _, trigger := range []string{"insert", "update", "delete", "truncate"} {
 					o.exec("DROP TRIGGER ampcors_" + trigger + " ON publishers")
 				}
 			},
 			"GET https://in-example-org.cdn.ampproject.org", `metric: ampcors_source_listening 0`, "ampcors check --database … FILE", `trigger`},
-		{"a proxy drops Origin", "`no_origin_unsafe` | a proxy or a plugin drops Origin", nil,
+		{"a proxy drops Origin", "\n| `no_origin_unsafe` | a proxy or a plugin drops Origin", nil,
 			func(o *onCall) { o.behind(`proxy_set_header Origin ""; proxy_pass http://%s;`) },
 			"POST " + page, deniedAs("no_origin_unsafe"), "ampcors probe --endpoint URL --publisher DOMAIN",
 			`Look first for a proxy in front of the backend that drops the request header Origin`},
-		{"a cache in front that ignores Vary", "200, and the page cannot read it", nil,
+		{"a cache in front that ignores Vary", "\n- `cached-wrong-origin`", nil,
 			func(o *onCall) {
 				o.behind(`proxy_cache api; proxy_cache_key $uri; proxy_cache_valid any 1h; proxy_ignore_headers Cache-Control Vary; proxy_pass ` +
 					`http://%s;`)
@@ -205,7 +205,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			},
 			"GET " + page, "response: 200 " + other, "ampcors probe --endpoint URL --publisher DOMAIN", `cached-wrong-origin`},
 		{"a new file has an older modification time, because of a wrong clock or a backup",
-			"`publisher_not_allowed` | a publisher was removed", nil,
+			"\n| `publisher_not_allowed` | a publisher was removed", nil,
 			func(o *onCall) {
 				o.write(o.list+".restored", "www.example.com\nwww.example.net\n")
 				old := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) // by a wrong clock, or restored from a backup
@@ -220,15 +220,17 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			`publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			document, row := string(operations), "\n| "+fault.row
-			if strings.HasPrefix(fault.row, "alert: ") { // its description is what the person on call reads
-				_, document, _ = strings.Cut(string(alerts), fault.row)
-				document, _, _ = strings.Cut(fault.row+document, "- alert: ")
-				row = fault.row
+			// The section of OPERATIONS with the row, or the alert: that is what the person on call reads.
+			document, next := string(operations), "\n## "
+			if strings.HasPrefix(fault.row, "- alert: ") {
+				document, next = string(alerts), "- alert: "
 			}
+			before, section, _ := strings.Cut(document, fault.row)
+			section, _, _ = strings.Cut(section, next)
+			section = before[max(0, strings.LastIndex(before, next)):] + fault.row + section
 			command := strings.NewReplacer("explain --config FILE", "explain --config config.json", " --caches CACHES", "").Replace(fault.command)
-			if !strings.Contains(document, row) || !strings.Contains(document, command) {
-				t.Errorf("the document has no row %q, or no %q", row, command)
+			if !strings.Contains(document, fault.row) || !strings.Contains(section, command) {
+				t.Errorf("there is no %q, or its section has no %q", fault.row, command)
 			}
 			dir := t.TempDir()
 			o := &onCall{t: t, ampcors: program, config: filepath.Join(dir, "config.json"), list: filepath.Join(dir, "list.txt"),

@@ -175,7 +175,7 @@ type Rejected struct {
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which one is the
 // cause. Then Submit sends halves of the request, until it has found the page. A call stops its search after 64
 // rejected requests. The first rejection of each batch, which has up to 10,000 URLs of one host and key file, does not
-// count, except that of the first batch. URLs that are left have [ErrNotSent] in the report: call Submit again with
+// count, unless it is the first batch. URLs that are left have [ErrNotSent] in the report: call Submit again with
 // them. But if a page was rejected when it was sent alone, and no page of its host was accepted, the URLs of this host
 // that are left have [ErrAllRejected]. After each 413, the next requests have half as many URLs. They never get smaller
 // than one that was accepted. A page is only given up if another one of its host was accepted; otherwise the error is

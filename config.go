@@ -20,11 +20,11 @@ import (
 type Config struct {
 	_ [0]func() // so that fields must be named, and a Config is never compared
 
-	// Publishers are the domains whose pages may call, from the domain itself (its own origin) and, as AMP pages, from
-	// any of the Caches. Each is one domain, such as "www.example.com" or "bücher.example", or a pattern: "*.example.com"
-	// matches every domain below example.com, at any depth, but not example.com itself. Use a pattern only if all
-	// subdomains are yours. It does not match a cache origin with a hash prefix, because a hash prefix cannot be
-	// reversed: list a domain with a long name by itself, too.
+	// Publishers are the domains whose pages may call, from the domain itself (its own origin) and, as AMP pages,
+	// from any of the Caches. Each is one domain, such as "www.example.com" or "bücher.example", or a pattern:
+	// "*.example.com" matches every domain below example.com, at any depth, but not example.com itself. Use a pattern
+	// only if all subdomains are yours. It matches no hash prefix, which cannot be reversed: list a domain with a
+	// long name by itself, too.
 	//
 	// Case does not matter, and "xn--bcher-kva.example" is "bücher.example". Schemes, ports, paths, IP addresses,
 	// trailing dots, single labels, labels that begin or end with a hyphen, and "*" in any other place are
@@ -36,7 +36,7 @@ type Config struct {
 	// suffix, but has some below it, such as "s3.amazonaws.com". A pattern that is not over a public suffix is
 	// prohibited if it matches a host of an AMP Cache or of its third-party frames: anybody's page can be there.
 	//
-	// Some caches also use a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of any
+	// amppackager also uses a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of any
 	// label.
 	Publishers []string `json:"publishers,omitempty"`
 
@@ -48,13 +48,12 @@ type Config struct {
 	// Origins are further origins that may call, compared byte by byte, such as
 	// "https://playground.amp.dev" or "http://localhost:8080".
 	//
-	// They have a scheme (http or https), a host
-	// in lower-case ASCII, and a port only if it is not the scheme's default. Prohibited are: "null"; "*";
-	// anything after the host and port, such as a slash; the bare domains of AMP Caches; and more than 267
-	// bytes.
+	// They have a scheme (http or https), a host in lower-case ASCII, and a port only if it is not the scheme's
+	// default. Prohibited are: "null"; "*"; anything after the host and port, such as a slash; the bare domains of
+	// AMP Caches and of their third-party frames; and more than 267 bytes.
 	Origins []string `json:"origins,omitempty"`
 
-	// Email allows AMP for Email requests, with or without publishers. If missing, none is allowed.
+	// Email allows AMP for Email requests, with or without publishers. If missing, they are decided like all others.
 	Email Email `json:"email,omitzero"`
 
 	// Credentialed sends Access-Control-Allow-Credentials: pages may then read responses to requests with
@@ -115,9 +114,9 @@ type Config struct {
 	Source *source.Source `json:"-"`
 
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's
-	// implementations give the same prefix to another host. The owner of that host can then call in the
-	// publisher's name from its pages on an AMP Cache. Set it only if you own each such host, or know that nobody
-	// can register it. Until it is set, Warnings and "ampcors check" name them.
+	// implementations give the same prefix to another host. The owner of that host can then call in the publisher's
+	// name from its pages on an AMP Cache. Set it only if you own each host that Warnings and "ampcors check" name
+	// until it is set.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a
@@ -132,8 +131,8 @@ type Config struct {
 	DangerouslyAllowPublicSuffixWildcards bool `json:"dangerouslyAllowPublicSuffixWildcards,omitempty"`
 
 	// DangerouslyAllowUnsafeRequestsWithoutOrigin allows requests with a method other than GET, HEAD or OPTIONS
-	// that have no Origin and no AMP-Same-Origin. Programs send such requests. An old browser may also send them,
-	// and any site can make it do so.
+	// without Origin, whatever their AMP-Same-Origin is. Programs send such requests. An old browser may also send
+	// them, and any site can make it do so.
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool `json:"dangerouslyAllowUnsafeRequestsWithoutOrigin,omitempty"`
 }
 

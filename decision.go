@@ -51,15 +51,16 @@ type Decision struct {
 // the handler chooses the status.
 func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 
-// IsFor reports whether the request may act for one publisher, such as the tenant that a path names, where several are
-// allowed: it is from a page of that publisher, from the API host's own page, or has no Origin. Programs send none, and
-// browsers send none with links, images and scripts of any page: so a GET must change nothing, and must not answer with
-// JavaScript. It is false for denied requests, for the zero Decision that [DecisionFromContext] returns without
-// [Middleware.WrapDecision], for entries of Config.Origins, for emails, and for the publisher "", so that a tenant that
-// is not known gets nothing. The publisher is in any spelling that Config.Publishers takes, but a pattern has at least
-// two labels after "*.". A pattern, such as "*.example.com", means each name below its domain, even a name that another
-// tenant has by itself: ask for that tenant first. It means these names whether or not the pattern is listed, so a
-// tenant must not be able to choose one over a public suffix, such as "*.github.io".
+// IsFor reports whether the request may act for one publisher, such as the tenant that a path names, where several
+// are allowed: it is from a page of that publisher, from the API host's own page, or has no Origin. Programs send
+// none, and browsers send none with links, images and scripts of any page: so a GET must change nothing, and must not
+// answer with JavaScript. It is false for denied requests, for the zero Decision that [DecisionFromContext] returns
+// without [Middleware.WrapDecision], for entries of Config.Origins (also if one is the API's own origin), for emails,
+// and for the publisher "", so that a tenant that is not known gets nothing. The publisher is in any spelling that
+// Config.Publishers takes, but a pattern has at least two labels after "*.". A pattern, such as "*.example.com",
+// means each name below its domain, even a name that another tenant has by itself: try the tenant with the exact name
+// first. It means these names whether or not the pattern is listed, so a tenant must not be able to choose one over a
+// public suffix, such as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":

@@ -55,25 +55,25 @@
 // # What is decided
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim and never
-// changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
-// Sec-Fetch-Site says that it is the API host's own page. A request without Origin passes if it is safe (GET,
-// HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
-// Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some
-// shared caches store them. If an outer handler has set Vary, its members are kept, in one line. A denial is
-// never stored by caches. docs/requests.md has the whole table.
+// changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless it is no
+// preflight and Sec-Fetch-Site says that it is the API host's own page. A request without Origin passes if it is safe
+// (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
+// Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared
+// caches store them. If an outer handler has set Vary, its members are kept, in one line. A denial is never stored by
+// caches. docs/requests.md has the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
 // their requests are decided like all others: see [Email].
 //
 // # Publishers in a file or a database
 //
-// Config.Publishers is a list in memory; a million take about 60 MB. Package configfile reads such a list from
-// a file, and applies its changes. For publishers in a database that change often, there is package source,
-// with packages sqlsource, pgsource and redissource below it. A program makes one [source.Source], and gives it
-// to any number of Middlewares as Config.Source. The answers of the database are remembered for
-// [source.Config].TTL. While the database works, a revoked publisher is denied after at most TTL, or at once if
-// the program calls [source.Source.Forget] or the database reports changes. A publisher in use is refreshed in
-// the background before its TTL is over.
+// Config.Publishers is a list in memory; a million take about 60 MB. Package configfile reads such a list from a
+// file, and applies its changes. For publishers in a database that change often, there is package source, with
+// packages sqlsource, pgsource and redissource below it. A program makes one [source.Source], and gives it to any
+// number of Middlewares as Config.Source. Publishers that the database confirms are remembered for
+// [source.Config].TTL. While the database works, a revoked publisher is denied after at most TTL, or at once if the
+// program calls [source.Source.Forget] or the database reports changes. A publisher in use is refreshed in the
+// background before its TTL is over.
 //
 // If the Source fails, publishers that it confirmed within MaxStale still get in. If no answer is remembered, a
 // request gets status 503 and Retry-After, and the failure is not remembered as a denial.

@@ -22,9 +22,9 @@ import (
 //     Access-Control-Allow-Origin and AMP-Access-Control-Allow-Source-Origin. AMP's document accepts any
 //     Origin; ampcors accepts only those in Clients, and otherwise ignores the query parameter.
 //
-// Requests of websites are allowed or denied as if Email were zero. There are two differences. Their Vary also
-// has AMP-Email-Sender, so that a shared cache does not give a page's response to an email. And a denied
-// request from the origin of a mail client has ReasonNoEmailSender, unless the Source fails.
+// Requests of websites are allowed or denied as if Email were zero. There are two differences. Their Vary also has
+// AMP-Email-Sender, so that a shared cache does not give a page's response to an email. And a request whose Origin is
+// denied has ReasonNoEmailSender if that is a mail client's, unless the Source fails.
 //
 // Responses to emails never have Access-Control-Allow-Credentials, and expose no header except the one that
 // version 1 needs. Like Origin, the sender is a claim that any program can make: what an email may read must
@@ -50,8 +50,8 @@ type Email struct {
 	// If missing, "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can
 	// also call in any sender's name.
 	//
-	// If the origin is also allowed for a website, a request is an AMP for Email
-	// request if __amp_source_origin has an "@". Hosts of AMP Caches are prohibited.
+	// If the origin is also allowed for a website, its request is an AMP for Email request if __amp_source_origin has
+	// an "@", occurs twice or is malformed. Hosts of AMP Caches are prohibited.
 	Clients []string `json:"clients,omitzero"`
 
 	// DangerouslyAllowMailProviderWildcards allows senders such as "*@gmail.com", and so the emails of everybody

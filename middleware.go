@@ -157,12 +157,11 @@ func (m *Middleware) Check(r *http.Request) Decision {
 	return v.decision()
 }
 
-// CheckOrigin returns the decision on an Origin value, as for a GET request without Sec-Fetch-Site that is not
-// an AMP for Email request. For a publisher that is listed exactly, it does not allocate: neither for its own
-// origin nor for its cache origins with the usual prefix nor, while it is remembered, with the hash prefix. For
-// an origin that is not listed it allocates if punycode has to be decoded, or if the Source is asked. With
-// Config.Source it waits for at most 2 × source.Config.Timeout if the Database obeys its context, 4 × with shards,
-// and with source.Config.Patterns 10 or 20 ×.
+// CheckOrigin returns the decision on an Origin value, as for a GET request without Sec-Fetch-Site that is not an AMP
+// for Email request. For a publisher that is listed exactly, it does not allocate: neither for its own origin nor for
+// its cache origins with the usual prefix or with a hash prefix that is in the LRU. For any other origin it may
+// allocate. With Config.Source, and a Database that obeys its context, it waits for at most 2 ×
+// source.Config.Timeout; with shards 4 ×, with source.Config.Patterns 10 ×.
 func (m *Middleware) CheckOrigin(origin string) Decision {
 	v := verdict{caller: caller{origin: origin, origins: 1}}
 	m.current().judge(&v, nil)

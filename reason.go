@@ -6,7 +6,7 @@ import "net/http"
 // Their strings never change, but reasons may be added: store the string, and not the number.
 type Reason uint8
 
-// The reasons. What follows from each is in a table, and does not depend on its number.
+// The reasons. Their numbers have no meaning.
 const (
 	// Allowed.
 	ReasonOwnOrigin Reason = iota + 1 // own_origin: an allowed publisher's own page

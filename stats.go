@@ -15,7 +15,7 @@ type Stats struct {
 	// Caches has, by its ID, each AMP Cache that was ever trusted.
 	Caches map[string]CacheStats `json:"caches"`
 
-	// Publishers is the length of Config.Publishers now.
+	// Publishers is the length of Config.Publishers, as it was given last.
 	Publishers int `json:"publishers"`
 
 	// Fingerprint is the same number, below 2^48, for the same publishers and patterns in any order and spelling, and
@@ -26,8 +26,7 @@ type Stats struct {
 // CacheStats say how much an AMP Cache is used: whether it still matters to the publishers.
 type CacheStats struct {
 	Requests uint64 `json:"requests"` // allowed ones of publishers' pages on this cache, preflights included
-	// when Stats first saw the latest of these requests, which may be later than the request itself; zero if there
-	// was none
+	// when Middleware.Stats was first called after the latest of these requests; zero if there was none
 	Last time.Time `json:"last,omitzero"`
 }
 

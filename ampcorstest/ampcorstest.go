@@ -12,11 +12,11 @@
 //
 // No list of requests is complete. These can get past a Middleware that is at the wrong place, and Check does not
 // send them: other paths and methods than the route's, and the path under other names than those in the list of
-// [Check]; other Host headers, client addresses, TLS or X-Forwarded headers, by which a program may choose (wrap
-// the handler in one that sets them in the Request); HTTP/3, trailers, Expect, chunked and long bodies; other
-// codings than gzip and deflate; pages of the publisher's own domain over http or at another port; requests after a
-// login, unless Route.Header has its session; several requests at the same time. A gateway or a cache in front of
-// the program is not in a test of the handler: for these there is "ampcors probe".
+// [Check]; other Host headers, client addresses, TLS or X-Forwarded headers, by which a program may choose its
+// handler (wrap the handler in one that sets them in the Request); HTTP/3, trailers, Expect, chunked and long bodies;
+// other codings than gzip and deflate; pages of the publisher's own domain over http or at another port; requests
+// after a login, unless Route.Header has its session; several requests at the same time. A gateway or a cache in
+// front of the program is not in a test of the handler: for these there is "ampcors probe".
 package ampcorstest
 
 import (
@@ -94,7 +94,7 @@ const evil = "evil.example"
 // hash prefix, or only at Route.Origin if that is set:
 //
 //   - preflights,
-//   - the route's own request, a read of the route, and a read of a path that does not exist.
+//   - the route's own request, a read of the route, and at the first origin a read of a path that does not exist.
 //
 // It also sends these, which must be denied, except the last:
 //
@@ -102,13 +102,14 @@ const evil = "evil.example"
 //   - a preflight for a header that nobody allows,
 //   - a form without Origin, as an old browser sends it,
 //   - the request of another publisher's page once more with each change that the page can make: its origin (on
-//     each cache, elsewhere, with http, a port, "null", a look-alike name), Sec-Fetch-Site, Sec-Fetch-Mode, the types
+//     these caches, elsewhere, with http, a port, "null", a look-alike name), Sec-Fetch-Site, Sec-Fetch-Mode, the types
 //     of forms, Accept, Referer, Authorization (browsers send HTTP Basic's by themselves), cookies, HTTP/2, a
 //     WebSocket's handshake, a prefetch, a query such as __amp_source_origin or token, and other spellings of the path,
 //   - a link of any page, which has no Origin, also with _method, _METHOD or method in its query, which some routers
 //     take for another method. It is answered, with Vary: Origin, and must not run a handler of an unsafe method.
 //
-// The error joins all that is wrong. If the handler is right, only GET requests, and the route's own, reach the router.
+// The error joins what is found wrong. If the handler is right, only GET requests, and the route's own, reach the
+// router.
 func Check(h http.Handler, route Route) error {
 	if h == nil {
 		return errors.New("ampcorstest: the handler is nil")

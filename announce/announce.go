@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Retryable reports whether the status of an answer says that the same request may succeed later: 408, 421, 425,
-// 429 and each 5xx (RFC 9110 section 15, RFC 8470 section 5.2, RFC 6585 section 4).
+// Retryable reports whether the status of an answer says that the same request may succeed later: 408, 421, 425, 429
+// and each from 500 (RFC 9110 section 15, RFC 8470 section 5.2, RFC 6585 section 4).
 func Retryable(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -24,8 +24,8 @@ func Retryable(status int) bool {
 // A StatusError is an answer with another status than 200.
 type StatusError struct {
 	Status  int
-	Message string // what the server says; "" if its answer is no message
-	// how long the server wants to have no request, from 0 to 24 hours; 0 if it does not say, or is the API of ampurl
+	Message string // what the API of ampurl says; "" for all others
+	// how long the server asks to wait, at most 24 hours; 0 if it does not say, and always in package ampurl
 	RetryAfter time.Duration
 }
 

@@ -9,15 +9,15 @@
 //
 // # The answer
 //
-// 200 says that the request may go on. 403, and 503 while a Source fails, say that it may not. 204 is
-// the answer to a preflight, and the proxy must pass this answer on to the client as it is. All decisions have
-// the headers that ampcors writes for such a request: the CORS headers, Vary, and Cache-Control for a
-// denial. They also have these, which should not reach the client:
+// 200 says that the request may go on. 403, 503 while a Source fails, or the status that Config.Denied wrote say that
+// it may not. 204 is the answer to an allowed preflight, and the proxy must pass this answer on to the client as it
+// is. All decisions have the headers that ampcors writes for such a request: the CORS headers, Vary, and
+// Cache-Control for a denial. They also have these, which should not reach the client:
 //
 //	X-Ampcors-Status: 200            what the status is or, for nginx, should be
 //	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]
 //	X-Ampcors-Publisher: example.com only if it is known
-//	X-Ampcors-Request: 4bf9…         nginx's number of the request: with it, the answer is permission for this request
+//	X-Ampcors-Request: 4bf9…         nginx's number of the request: with it, 200 or 204 is permission for this request
 //
 // If Envoy asks, and the publisher of a request that may go on is not known, the answer also has
 // X-Envoy-Auth-Headers-To-Remove: the backend must not get an X-Ampcors-Publisher from the client.

@@ -29,7 +29,7 @@ type Cache struct {
 	Name                       string `json:"name"`                       // for people
 	Docs                       string `json:"docs"`                       // URL of the cache's documentation
 	CacheDomain                string `json:"cacheDomain"`                // such as "cdn.ampproject.org"
-	UpdateCacheAPIDomainSuffix string `json:"updateCacheApiDomainSuffix"` // host of the update-cache requests
+	UpdateCacheAPIDomainSuffix string `json:"updateCacheApiDomainSuffix"` // update-cache requests go to hosts below it
 	// host of third-party frames (ads), never trusted here
 	ThirdPartyFrameDomainSuffix string `json:"thirdPartyFrameDomainSuffix"`
 }

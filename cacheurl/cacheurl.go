@@ -200,9 +200,9 @@ func queryParams(query string) []string {
 // page, and no server sees it. An error is a *[badvalue.Error], or several of them joined if the caches
 // have problems.
 //
-// The domain prefix must belong to the host in the path, either in readable form or as a hash
-// prefix. No cache serves a document under another prefix, and a reader who looks only at the
-// prefix would believe that the page is from another publisher.
+// The domain prefix must belong to the host in the path, either in readable form or as a hash prefix, and must not be
+// ambiguous. No cache serves a document under another prefix, and a reader who looks only at the prefix would believe
+// that the page is from another publisher.
 func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = DefaultCaches()

@@ -29,7 +29,7 @@
 //   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
 //     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded in
 //     three cases: it is not punycode; the decoded name has no dot; or the decoded name does not end in
-//     a top-level domain, and the undecoded one does. It is denied if it is ambiguous: see below.
+//     a top-level domain, and the undecoded one does and has no A-label. It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
 //   - A domain whose first label begins "xn-" and has letters outside of ASCII ("xn-é.com") is accepted
 //     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes is denied,
@@ -77,8 +77,8 @@
 //   - Russian: only single hyphens are doubled in step 2; toolbox-cache-url doubles each hyphen, also
 //     in "hello--world". But step 5 of the Russian text encodes the output of step 4, which is right,
 //     see above.
-//   - Japanese: the domain is converted to punycode first and back last; in English, from punycode
-//     first and back to it last.
+//   - Japanese: the domain is encoded as punycode first and decoded last; in English, decoded first
+//     and encoded last.
 //   - French and Italian: the example "a--b-example-com" becomes "ab.example.com". It is "a-b.example.com".
 //   - Spanish, Turkish, Indonesian and Vietnamese: the text says that the hash is not in base32, but
 //     its examples are in base32.
@@ -89,13 +89,13 @@
 // another domain. Their pages then have one origin in every browser, and no server can tell
 // them apart.
 //
-// An ambiguous prefix is denied, with ampcors.ReasonAmbiguousPrefix. "www.lāstekas.lv" and
-// "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for the
-// second, which anybody can register, it is not. A prefix is ambiguous if both readings are possible
-// names: decoded, a domain below a top-level domain; not decoded, a domain that ends in a top-level
-// domain and has no A-label. (Top-level domains are the entries of the Public Suffix List's ICANN
-// section, as golang.org/x/net/publicsuffix has it.) The publisher's own origin still gets in, and so
-// does its hash prefix, if a cache uses that. ampcors.Config.Warnings lists such publishers.
+// By default, an ambiguous prefix is denied, with ampcors.ReasonAmbiguousPrefix. "www.lāstekas.lv" and
+// "xn-www.lstekas.lv.pub" both get "xn--www-lstekas-lv-pub": for the first it is punycode, and for the second, which
+// anybody can register, it is not. A prefix is ambiguous if both readings are possible names: decoded, a domain below
+// a top-level domain; not decoded, a domain that ends in a top-level domain and has no A-label. (Top-level domains
+// are the entries of the Public Suffix List's ICANN section, as golang.org/x/net/publicsuffix has it.) The
+// publisher's own origin still gets in, and so does its hash prefix, if a cache uses that. ampcors.Config.Warnings
+// lists such entries of Config.Publishers.
 //
 // Other shared prefixes cannot be denied by a rule, because each is the usual prefix of a valid domain.
 // In each of these items, the prefix is read as the prefix of the second host:

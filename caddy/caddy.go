@@ -101,7 +101,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.ampcors", New: func() caddy.Module { return new(Handler) }}
 }
 
-// Provision implements caddy.Provisioner. Errors of the configuration are errors of package configfile.
+// Provision implements caddy.Provisioner. Errors of Handler.Config are errors of package configfile.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := checkPlace(ctx); err != nil {
 		return err

@@ -84,9 +84,9 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 //		name             <name>
 //	}
 //
-// All members of [ampcors.Config] can be set: the names are as in its JSON, in snake case. A list can
-// also be a block with a value on each line, and can occur several times. All errors are reported at
-// once, each with its line.
+// All members of [ampcors.Config] can be set: the names are as in its JSON, in snake case. A list can also be a block
+// with a value on each line, and can occur several times. All errors are reported at once, of a block of source the
+// first, each with its line.
 //
 // All requests to the handlers behind it must pass through it, preflights too. So a matcher is an error. For several
 // publishers with paths of their own, see the README.

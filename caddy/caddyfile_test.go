@@ -398,7 +398,7 @@ func TestTheREADMEsConfigurationsAreValid(t *testing.T) {
 		}
 		adapt(t, string(block[2]))
 	}
-	if len(blocks) != 5 {
+	if len(blocks) != 4 {
 		t.Errorf("the README has %d configurations", len(blocks))
 	}
 }

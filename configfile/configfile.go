@@ -64,7 +64,7 @@ type Error struct {
 	File   string
 	Line   int    // from 1; 0 if the problem is the whole file
 	Column int    // in characters, from 1
-	Path   string // of the value, such as "email.senders[0]"; "" for the file as a whole
+	Path   string // of the value, such as "email.senders[0]"; "" for the file as a whole, and in publishersFile
 	Reason string // what is wrong
 	Want   string // what would be right
 	Err    error  // the cause, such as a *badvalue.Error; it may be nil

@@ -51,14 +51,12 @@ func TestTheReference(t *testing.T) {
 	var b strings.Builder
 	for _, e := range examples {
 		text := schema.Properties[e.member]
-		fmt.Fprintf(&b, "### %s\n\n%s\n\n```json\n\"%s\": %s\n```\n\n", e.member, sentences(e.member, text.Description), e.member, e.json)
+		fmt.Fprintf(&b, "### %s\n\n%s\n\n    \"%s\": %s\n\n", e.member, sentences(e.member, text.Description), e.member, e.json)
 		if len(text.Properties) > 0 {
-			b.WriteString("| member | |\n| --- | --- |\n")
 			_, fields := strictjson.Members(reflect.ValueOf(new(file)).Elem())
 			names, _ := strictjson.Members(fields[e.member])
 			for _, name := range names {
-				cell := strings.ReplaceAll(sentences(name, text.Properties[name].Description), "|", "\\|")
-				fmt.Fprintf(&b, "| `%s` | %s |\n", name, cell)
+				fmt.Fprintf(&b, "- %s\n", sentences(name, text.Properties[name].Description))
 			}
 			b.WriteString("\n")
 		}

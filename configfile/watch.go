@@ -27,10 +27,10 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Logger gets a line for each configuration that is applied, with how many publishers changed, some of these, and
-	// the other members that changed (level Info), and for one that cannot be applied (Error). The level is Warn if at
-	// least half of 10 or more publishers are gone, or if reportOnly or a dangerous member is now set. There is also a
-	// line for each AMP Cache that is newly trusted or no longer (Warn), and for each of the first ten
+	// Logger gets a line for each configuration that Run applies, with how many publishers changed, some of these,
+	// and the other members that changed (level Info), and for one that cannot be applied (Error). The level is Warn
+	// if at least half of 10 or more publishers are gone, or if reportOnly or a dangerous member is now set. There is
+	// also a line for each AMP Cache that is newly trusted or no longer (Warn), and for each of the first ten
 	// ampcors.Config.Warnings, with one more that counts the others (Warn). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
@@ -182,10 +182,9 @@ func newWatcher(name string, read func() contents, mw *ampcors.Middleware, cfg W
 		interval: interval}
 }
 
-// Run applies the file after each change, until ctx is done, and returns the error of ctx. A
-// configuration that is already in force is applied again only after a signal of
-// WatcherConfig.Reload, or if Set gives it Denied or Observe: functions cannot be compared. Call
-// it once, in its own goroutine.
+// Run applies the file after each change, until ctx is done, and returns the error of ctx. A configuration that is
+// already in force is applied again only after a signal of WatcherConfig.Reload, after an error, or if Set gives it
+// Denied or Observe: functions cannot be compared. Call it once, in its own goroutine.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.setRunning(true)
 	defer w.setRunning(false)

@@ -117,7 +117,8 @@ func TestACacheInFrontIsTheCause(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInFront runs the configurations of OPERATIONS for caches in front of ampcors, and breaks them as its table says.
+// TestWhatStandsInFront runs the configurations of OPERATIONS, and a cache of HAProxy, in front of ampcors, and breaks them
+// as OPERATIONS says.
 func TestWhatStandsInFront(t *testing.T) {
 	operations, err := os.ReadFile("../docs/OPERATIONS.md")
 	if err != nil {
@@ -138,9 +139,19 @@ func TestWhatStandsInFront(t *testing.T) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		fmt.Fprint(w, r.Method)
 	})))
+	const haproxyCache = `frontend api
+    bind 127.0.0.1:8080
+    http-request cache-use api
+    http-response cache-store api
+    default_backend ampcors
+cache api
+    total-max-size 4
+backend ampcors
+    server ampcors 127.0.0.1:9000
+`
 	haproxy := func(replace ...string) string {
 		addr, file := servertest.FreeAddress(t), filepath.Join(t.TempDir(), "haproxy.cfg")
-		text := strings.NewReplacer(append(replace, "127.0.0.1:8080", addr, "127.0.0.1:9000", api)...).Replace(block(t, section, "", "haproxy"))
+		text := strings.NewReplacer(append(replace, "127.0.0.1:8080", addr, "127.0.0.1:9000", api)...).Replace(haproxyCache)
 		writeFiles(t, map[string]string{file: "defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server " +
 			"30s\n" + text})
 		path := servertest.Program(t, "install HAProxy (Debian: apt-get install haproxy)", "haproxy", "/usr/sbin/haproxy")

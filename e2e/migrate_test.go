@@ -76,7 +76,7 @@ func migrated(h http.Handler) (answers []string) {
 // api is an API without CORS.
 var api = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
 
-// TestWhatChangesForCallers compares the table of ../docs/migrate.md with what the servers answer. UPDATE_README=1 writes it.
+// TestWhatChangesForCallers compares callers.txt with what the servers answer. UPDATE_README=1 writes it.
 func TestWhatChangesForCallers(t *testing.T) {
 	origins, err := cacheurl.Origins("www.example.com")
 	if err != nil {
@@ -104,17 +104,17 @@ func TestWhatChangesForCallers(t *testing.T) {
 		{"rs/cors", rs.New(rs.Options{AllowedOrigins: origins, AllowCredentials: true, AllowedHeaders: []string{"Content-Type"}}).Handler(api)},
 		{"ampcors", mw.Wrap(api)},
 	}
-	head, rule, rows := "| |", "| --- |", make([]string, len(migrants))
-	for i, m := range migrants {
-		rows[i] = "| " + m.name + " |"
+	table := [][]string{{"request"}}
+	for _, m := range migrants {
+		table = append(table, []string{m.name})
 	}
 	for _, s := range servers {
-		head, rule = head+" "+s.name+" |", rule+" --- |"
+		table[0] = append(table[0], s.name)
 		for i, answer := range migrated(s) {
-			rows[i] += " " + answer + " |"
+			table[i+1] = append(table[i+1], answer)
 		}
 	}
-	readme.Check(t, "../docs/migrate.md", "callers", head+"\n"+rule+"\n"+strings.Join(rows, "\n")+"\n")
+	readme.Check(t, "callers.txt", "callers", aligned(table))
 	if got, want := migrated(listed.Wrap(api)), migrated(servers[2]); !slices.Equal(got, want) {
 		t.Errorf("jub0bs/cors answers otherwise than rs/cors: %q; want %q", got, want)
 	}

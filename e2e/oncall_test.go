@@ -160,7 +160,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 		{"the list has an error", "- alert: AMPConfigNotInForce", nil,
 			func(o *onCall) { o.publishers("www.example.com", "www.example.org", "www.new example.com") },
 			"GET " + page, `metric: ampcors_config_in_force 0`, "ampcors check FILE", `list\.txt:3:1: "www\.new example\.com"`},
-		{"a publisher was removed", "\n| `publisher_not_allowed` | a publisher was removed", nil,
+		{"a publisher was removed", "\n| `publisher_not_allowed`, `hash_not_known`, `unknown_host` | a publisher was removed", nil,
 			func(o *onCall) { o.publishers("www.example.com") },
 			"GET " + other, deniedAs("publisher_not_allowed"), "ampcors explain --config FILE ORIGIN",
 			`publisher +www\.example\.org\n(.*\n)*.*allowlist *\n.*Neither listed`},
@@ -205,7 +205,7 @@ func TestOperationsLeadsToTheCause(t *testing.T) {
 			},
 			"GET " + page, "response: 200 " + other, "ampcors probe --endpoint URL --publisher DOMAIN", `cached-wrong-origin`},
 		{"a new file has an older modification time, because of a wrong clock or a backup",
-			"\n| `publisher_not_allowed` | a publisher was removed", nil,
+			"\n| `publisher_not_allowed`, `hash_not_known`, `unknown_host` | a publisher was removed", nil,
 			func(o *onCall) {
 				o.write(o.list+".restored", "www.example.com\nwww.example.net\n")
 				old := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC) // by a wrong clock, or restored from a backup

@@ -49,7 +49,7 @@ func Of(mw *ampcors.Middleware, publishers *source.Source, watcher *configfile.W
 	return c
 }
 
-// A Filter is how many publishers a filter has, and when its list was made.
+// A Filter describes a filter of package source/filter: how many publishers it has, and when its list was made.
 type Filter struct {
 	Publishers int
 	BuiltAt    time.Time

@@ -29,7 +29,7 @@ type Endpoint struct {
 	// NoSourceOrigin is set if the runtime does not add __amp_source_origin.
 	NoSourceOrigin bool `json:"noSourceOrigin,omitempty"`
 
-	// Tested is set by [Run] if an answer to a publisher's page was judged.
+	// Tested is set by [Run] if an answer to a publisher's page or to a sender's email was judged.
 	Tested bool `json:"tested"`
 }
 

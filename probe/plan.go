@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A Trial is one question to an endpoint: can a page at this origin call it? The plan of a probe is
-// the list of its trials. It is made before anything is sent, and each trial ends with exactly one
-// [Outcome], so that nothing can be counted as fine that was not looked at.
+// A Trial is one question to an endpoint: can a page at this origin call it? The plan of a probe is the list of its
+// trials. It is made before any trial is sent, and each trial ends with exactly one [Outcome], so that nothing can be
+// counted as fine that was not looked at.
 type Trial struct {
 	Endpoint  string  `json:"endpoint"`
 	Method    string  `json:"method"`
@@ -24,7 +24,7 @@ type Trial struct {
 	IsPublic bool   `json:"isPublic,omitempty"`
 	Causes   []ID   `json:"causes,omitempty"`   // of a problem: ids of findings
 	Reason   string `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
-	ByChoice bool   `json:"byChoice,omitempty"` // not tested, because the Config does not allow it or it need not be known
+	ByChoice bool   `json:"byChoice,omitempty"` // not tested, because the method needs Config.Unsafe or it need not be known
 }
 
 // Subject returns who must be able to call: the publisher's domain, or the sender's address.

@@ -19,8 +19,9 @@
 // also without the cookie.
 //
 // If a browser blocks the publisher's pages and each of them gets the same answer, a cache in front of the backend
-// may have kept it. The probe then looks again a second later, with the same URL and with a new one, and with a
-// preflight, which caches do not answer. The finding cached-wrong-origin has the evidence.
+// may have kept it. If a header is a cache's, or a preflight is granted, the probe looks again a second later, with
+// the same URL and with a new one, and with a preflight, which caches do not answer. The finding cached-wrong-origin
+// has the evidence.
 //
 // It names itself ampcors-probe in one request for each GET endpoint, because some backends treat browsers differently.
 //
@@ -70,7 +71,7 @@ type Config struct {
 	FoundDocuments []string
 	// Emails are AMP emails, which have no URL. The endpoints in them are tested for Senders.
 	Emails []Email
-	// Endpoints are tested in addition to the endpoints of Documents and Emails.
+	// Endpoints are tested for Publishers and Senders, in addition to the endpoints of Documents and Emails.
 	Endpoints []Endpoint
 	// Publishers are the domains whose pages must work. If empty, the host of each document is
 	// used for the endpoints in it.
@@ -130,7 +131,7 @@ type Email struct {
 	HTML []byte
 }
 
-// An Estimate counts the trials and requests for a backend without mistakes.
+// An Estimate counts the trials and requests for a backend without mistakes, without preflights before requests.
 type Estimate struct {
 	Trials   int           `json:"trials"`
 	Requests int           `json:"requests"`
@@ -139,7 +140,7 @@ type Estimate struct {
 
 // A Report is the result of a probe.
 type Report struct {
-	Target    string     `json:"target"` // the document, or the first endpoint
+	Target    string     `json:"target"` // the document, the first endpoint, or the first email's name
 	Date      time.Time  `json:"date"`
 	Estimate  Estimate   `json:"estimate"`
 	Endpoints []Endpoint `json:"endpoints"`
@@ -159,7 +160,7 @@ type Untested struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`
 	Trials   int    `json:"trials"` // how many; 0 if no trial was planned
-	Failed   bool   `json:"failed"` // it was tried; false if the Config does not allow it, or if it need not be known
+	Failed   bool   `json:"failed"` // false if the method needs Config.Unsafe, or if it need not be known
 }
 
 // DefaultRate is the limit of requests per second if none is given: 50 endpoints that answer in 20 ms take half a
@@ -174,7 +175,7 @@ type Summary struct {
 	Problems  int `json:"problems"`
 	NotTested int `json:"notTested"`
 	Requests  int `json:"requests"`
-	Controls  int `json:"controls"` // requests of the publisher's page that were repeated between others
+	Controls  int `json:"controls"` // requests of the publisher's page or another site that were repeated between others
 	High      int `json:"high"`
 	Medium    int `json:"medium"`
 	Low       int `json:"low"`

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -57,7 +56,7 @@ func TestTablesHaveNoRowThatIsCut(t *testing.T) {
 			}
 		}
 	}
-	if rows < 300 {
+	if rows < 100 {
 		t.Errorf("%d rows", rows)
 	}
 }
@@ -239,32 +238,20 @@ func TestREADMEIsReadInAFewMinutes(t *testing.T) {
 	}
 }
 
-// All documents together are read in an hour and a half: what is no code has 18,000 words at most. A word has a letter or
-// a digit, so that the bars of a table do not count. The CHANGELOG, which grows with each release, does not count.
+// All documents together have 18,000 words at most, by wc -w: also code and the bars of tables count.
 func TestTheBookIsShort(t *testing.T) {
 	t.Parallel()
 	const most = 18_000
 	longest := map[string]int{
-		"docs/OPERATIONS.md": 2000, "source/README.md": 1500, "cmd/ampcors/README.md": 1600, "docs/configuration.md": 1500,
-		"conformance/README.md": 1500, "CONTRIBUTING.md": 1300, "docs/requests.md": 1200, "caddy/README.md": 1100,
-		"authz/README.md": 1100, "docs/tenants.md": 1000, "announce/README.md": 1000, "docs/proxy.md": 1000, "docs/design.md": 900,
-		"docs/migrate.md": 700, "bench/README.md": 700, "proof/README.md": 700, "e2e/README.md": 700, "docs/emails.md": 600,
-		"docs/README.md": 550, "examples/README.md": 450, "README.md": 1000,
+		"docs/OPERATIONS.md": 1500, "conformance/README.md": 1450, "cmd/ampcors/README.md": 1200, "docs/configuration.md": 1200,
+		"caddy/README.md": 1050, "README.md": 1000, "authz/README.md": 1000, "source/README.md": 1000, "docs/proxy.md": 1000,
+		"CONTRIBUTING.md": 1000, "docs/tenants.md": 900, "bench/README.md": 800, "docs/requests.md": 750, "proof/README.md": 700,
+		"docs/design.md": 650, "announce/README.md": 600, "docs/README.md": 550, "docs/migrate.md": 550,
 	}
 	sum := 0
 	for name, text := range documents(t) {
-		words := 0
-		for line := range withoutCode(text) {
-			for _, word := range strings.Fields(line) {
-				if strings.ContainsFunc(word, isLetterOrDigit) {
-					words++
-				}
-			}
-		}
-		if name == "CHANGELOG.md" {
-			continue
-		}
-		if limit := max(longest[name], 400); words > limit {
+		words := len(strings.Fields(text))
+		if limit := max(longest[name], 420); words > limit {
 			t.Errorf("%s has %d words; want %d at most", name, words, limit)
 		}
 		sum += words
@@ -274,16 +261,16 @@ func TestTheBookIsShort(t *testing.T) {
 	}
 }
 
-func isLetterOrDigit(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-// withoutCode returns the lines of a document that are in no block of code, with their numbers.
+// withoutCode returns the lines of a document that are in no block of code, with their numbers. Four spaces begin a line of
+// code: items of our lists are indented by less.
 func withoutCode(text string) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		isCode, number := false, 0
 		for line := range strings.Lines(text) {
 			number++
 			fence := strings.HasPrefix(strings.TrimSpace(line), "```")
-			if isCode = isCode != fence; !isCode && !fence && !yield(strings.TrimRight(line, "\n"), number) {
+			isCode = isCode != fence
+			if !isCode && !fence && !strings.HasPrefix(line, "    ") && !yield(strings.TrimRight(line, "\n"), number) {
 				return
 			}
 		}
@@ -356,9 +343,9 @@ func TestAbbreviationsAreExplained(t *testing.T) {
 	}
 	abbreviation := regexp.MustCompile(`\b[A-Z]{3,}s?\b`)
 	index := documents(t)["docs/README.md"]
-	_, table, _ := strings.Cut(index, "## Words")
-	for line := range strings.Lines(table) {
-		if term, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |"); ok {
+	_, words, _ := strings.Cut(index, "## Words")
+	for line := range strings.Lines(words) {
+		if term, _, ok := strings.Cut(line, "**: "); ok {
 			for _, word := range abbreviation.FindAllString(term, -1) {
 				explained[word] = true
 			}

@@ -26,10 +26,10 @@ type Config struct {
 	NegativeTTL time.Duration `json:"negativeTTL,omitzero"`
 
 	// MaxStale is how long a publisher still gets in after the database confirmed it, if the
-	// database then fails (stale-if-error). It is at least TTL. If it equals TTL, nothing
-	// stale is served. If zero, 10 minutes is used, or twice TTL if that is more.
+	// database then fails (stale-if-error). If zero, 10 minutes is used, or twice TTL if
+	// that is more.
 	//
-	// Once the database works again, stale answers end within 1 second + 4 × Timeout, unless lookups that
+	// It is at least TTL. If it equals TTL, nothing stale is served. Once the database works again, stale answers end within 1 second + 4 × Timeout, unless lookups that
 	// ignore their context keep all of MaxConcurrent.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
@@ -38,16 +38,16 @@ type Config struct {
 	Timeout time.Duration `json:"timeout,omitzero"`
 
 	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Database. If zero, 256 is
-	// used. A pool of database connections bounds them further.
+	// used.
 	//
-	// At most three quarters of these slots, but at least one, are for names that are not
+	// A pool of database connections bounds them further. At most three quarters of these slots, but at least one, are for names that are not
 	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
 	// first, then those that IsLikely says to be likely, then those that were rejected a moment
 	// ago and come again, then all others. At most 4096 of each of these classes wait, in each shard.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
 	// Patterns lets patterns in the database match: a row "*.example.com" allows each name below example.com, and not
-	// example.com itself. The default is false.
+	// example.com itself.
 	//
 	// Such a row allows what a pattern of ampcors.Config.Publishers allows: nothing by a hash prefix, nothing over a
 	// public suffix, and no host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it has

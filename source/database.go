@@ -36,14 +36,13 @@ import (
 // must return when it is done; the others must not wait. A key is a publisher domain as
 // cacheurl.CanonicalDomain returns it, "*." and such a domain, or a well-formed hash prefix, which has no dot.
 //
-// An error means that the database as a whole cannot answer now, and never that there is no such
-// publisher. After an error, the Source waits before it asks for the same key again: twice the time
-// that the call took, but at least 0.1 and at most 1 second. After three errors in a row, a circuit
-// breaker opens; repeated errors for one key count as one. For a second, the database is not asked.
-// Then one lookup finds out whether it works. There are three breakers: for lookups of remembered
-// publishers, of other domains, and of hash prefixes, so that failures of one kind of lookup do not
-// stop the others. After an error that wraps [ErrNoStale], the Source drops all that it remembers, in
-// every shard. It does not remember the answers of lookups that began before. Later answers are
+// An error means that the database as a whole cannot answer now, and never that there is no such publisher. After an
+// error, the Source waits before it asks for the key that failed last again: twice the time that the call took, but
+// at least 0.1 and at most 1 second. After three errors in a row, a circuit breaker opens; repeated errors for one
+// key count as one. For a second, the database is not asked. Then one lookup finds out whether it works. There are
+// three breakers: for lookups of remembered publishers, of other domains, and of hash prefixes, so that failures of
+// one kind of lookup do not stop the others. After an error that wraps [ErrNoStale], the Source drops all that it
+// remembers, in every shard. It does not remember the answers of lookups that began before. Later answers are
 // remembered again.
 type Database struct {
 	// PublisherByDomain returns the publisher's domain as the database has stored it, or "" if domain is not a

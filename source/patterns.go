@@ -32,8 +32,8 @@ func patternsOf(domain string) (texts [maxPatterns]string) {
 	return texts
 }
 
-// RememberedPattern is Remembered for the nearest pattern that matches a domain, such as "*.example.com". A domain
-// that was not checked must not be asked for: a pattern matches each name below it.
+// RememberedPattern is Remembered for the nearest pattern that matches a domain, such as "*.example.com". Check the
+// domain first: a pattern matches each name below its own.
 func (s *Source) RememberedPattern(domain string) (pattern string, ok bool) {
 	if !s.isMade() || !s.options.Patterns {
 		return "", false

@@ -96,7 +96,7 @@ type Version struct {
 	Err   error  // an *[Error], if the page has no AMP version or the API has no answer
 }
 
-// An Error is the reason why a page has no [Version].
+// An Error is the reason why a page has no AMP version, or no answer.
 type Error struct {
 	Page    string
 	Code    string // of the API, such as "NO_AMP_URL"; "" if it has no answer

@@ -53,27 +53,28 @@ type Config struct {
 
 	// KeysOf returns the keys of a host, for hosts that do not share a key. If location is not "", it is one of
 	// KeyLocations, and KeysOf returns the keys of that file: several files of one host can have different keys. The
-	// first key is sent. Without a location, all are served, and checked by Verify; with one, the first. An engine may
-	// verify a submission long after it was sent: so after a change of the key, return the old one behind the new one
-	// for some days. An error that is [ErrNoKey] says that the host has none; any other, that its keys cannot be found
-	// now. It is called for each batch and for each request of a key file, so it should remember its answers, and must
-	// be safe for concurrent use by multiple goroutines. If it is set, Key must be empty.
+	// first key is sent. Without a location, all keys are served, and checked by Verify; with a location, the first
+	// key is. An engine may verify a submission long after it was sent: so after a change of the key, return the old
+	// one behind the new one for some days. An error that is [ErrNoKey] says that the host has none; any other, that
+	// its keys cannot be found now. It is called for each batch and for each request of a key file, so it should
+	// remember its answers, and must be safe for concurrent use by multiple goroutines. If it is set, Key must be
+	// empty.
 	KeysOf func(ctx context.Context, host, location string) ([]Key, error)
 
-	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each
-	// with the key of its host or, if KeysOf returns one for the file, with a key of its own. If empty,
-	// the file is "/{key}.txt" at the root of each host, and covers all its pages. Otherwise each covers
-	// only pages with the same scheme and host, in the file's own directory or below it: here those that
-	// begin with "https://www.example.com/catalog/". A page is sent with the longest that covers it
-	// (the first of equals), and rejected if there is none. The protocol calls this option 2
+	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the
+	// key of its host or, if KeysOf returns one for the file, with a key of its own. If empty, the file is
+	// "/{key}.txt" at the root of each host, and covers all its pages. Otherwise each covers only pages with the same
+	// scheme and host, in the file's own directory or below it: here those that begin with
+	// "https://www.example.com/catalog/". A page is sent with that of the longest directory that covers it (the first
+	// of equals), and rejected if there is none. The protocol calls this option 2
 	// (https://www.indexnow.org/documentation).
 	KeyLocations []string
 
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.
 	Endpoint string
 
-	// AtOnce is how many first requests of Submit are sent at one time, each for another host: at most 1000. If zero, 16
-	// is used.
+	// AtOnce is how many first requests of Submit are sent at one time, each for another host or key file: at most
+	// 1000. If zero, 16 is used.
 	AtOnce int
 
 	// UserAgent is sent with each submission. If empty, "ampcors-indexnow" is used.

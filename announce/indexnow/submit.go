@@ -36,7 +36,7 @@ var (
 	// engine had not verified. Check the key file first, with [Client.Verify]. If it is right, make another key.
 	ErrRotateKey = errors.New("the engine does not accept this key for the site: verify the key file first, and if it " +
 		"is right, make another key")
-	// ErrForbidden: 403 with any other code, or none.
+	// ErrForbidden: 403 with any other code, or a complete answer without one.
 	ErrForbidden = errors.New("the engine rejects the key")
 	// ErrTooLarge: 413. The request has too many URLs, or too long ones.
 	ErrTooLarge = errors.New("the engine finds the request too large")
@@ -55,9 +55,9 @@ var (
 		"it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
-	// ErrSearchLimit is ErrNotSent because 64 requests of the call were rejected, the limit of the search for the
-	// pages that the engine rejects. (Fewer, if it rejects requests of all sizes.)
-	// Submit the same URLs again soon: each call makes progress.
+	// ErrSearchLimit is ErrNotSent because up to 64 requests of the call were rejected, the limit of the search for
+	// the pages that the engine rejects. (Fewer, if a request for one page fails in another way.) Submit the same
+	// URLs again soon: each call makes progress.
 	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent,
 		maxRejected)
 )
@@ -66,7 +66,7 @@ var (
 type Error struct {
 	Host       string        // the host of the URLs
 	URL        string        // the page that the engine rejects, if it was found; the key in it is masked
-	Err        error         // one of the errors above, or an error of the network or the context
+	Err        error         // one of the errors above, or an error of KeysOf, the network or the context
 	Status     int           // of the engine's answer, or 0
 	Code       string        // the errorCode in it, if there is one
 	Message    string        // its message, on one line of at most 300 bytes
@@ -147,8 +147,8 @@ type Batch struct {
 	URLs    []string // escaped, as they are sent
 	Pending bool     // accepted with 202: the engine has the URLs, and uses them once it has verified the key
 	// Err is nil if it was accepted, otherwise an *[Error]. The protocol names only 200 and 202; each other status
-	// from 200 to 299 counts, too, whatever the body is: an engine that does not want URLs says so with another
-	// status, and over https nobody else can answer in its place.
+	// from 200 to 299 counts, too, whatever the body is: an engine that does not want URLs says so with 300 or more,
+	// and over https nobody else can answer in its place.
 	Err error
 }
 

@@ -23,16 +23,17 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many URLs the queue holds: those that wait, also for Interval, and those on their way. If zero,
-	// 100,000 is used. In a full queue, hosts that the service rejects keep at most half of it, all together.
+	// Capacity is how many items the queue holds: those that wait, also for Interval, and those on their way. If zero,
+	// 100,000 is used. Hosts that the service rejects get at most half of it, all together.
 	Capacity int
-	// GiveUpAfter is how long a URL waits while the service rejects its host as a whole, such as because of the key. Then
-	// Done gets it, with the service's last answer. If zero, 24 hours is used.
+	// GiveUpAfter is how long a URL waits while the service rejects all items of its host, and a retry may help. Then
+	// Done gets it, with the service's last answer; after an error that no retry mends, such as a wrong key, at once.
+	// If zero, 24 hours is used.
 	GiveUpAfter time.Duration
 	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
 	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.
 	Interval time.Duration
-	// AtOnce is how many hosts get a request at one time, besides up to 4 that the service rejects: at most 1000. If
+	// AtOnce, at most 1000, is how many hosts get a request at one time, besides up to 4 that the service rejects. If
 	// zero, 16 is used.
 	AtOnce int
 	// Done is called with each URL that leaves the queue: err is nil if the service has accepted the URL;
@@ -75,15 +76,16 @@ type Result struct {
 // Stats counts the items of a [Queue].
 type Stats struct {
 	Waiting  int    // now, including those on their way
-	Rejected int    // the part of Waiting of hosts that the service rejects
+	Rejected int    // of those that wait and are not on their way: items of hosts that the service rejects
 	Accepted uint64 // by the service
 	Failed   uint64 // given up: not sent again
-	Retried  uint64 // how often an item was sent again
+	Retried  uint64 // how often an item failed, to be sent again
 	Err      error  // why an item of the last request is retried; nil if none is
 }
 
 var (
-	// ErrFull is returned by [Queue.Add] if the queue is full.
+	// ErrFull is returned by [Queue.Add] if the queue is full, or if the service rejects the URL's host, and such
+	// hosts have half of it.
 	ErrFull = errors.New("the queue is full")
 	// ErrRuns is returned by [Queue.Run] while another Run has not returned.
 	ErrRuns = errors.New("the queue runs already")
@@ -98,11 +100,10 @@ const (
 	maxBackoff = 10 * time.Minute
 )
 
-// A Queue passes URLs on in the background. Each host has one request at a time. What fails temporarily
-// is sent again: after 1 second, after twice as long each further time, up to 10 minutes, or when the
-// service says so by Retry-After. If the service rejects all items of a host, the Queue sends one item
-// of that host at a time, and no other host waits for it. It is safe for concurrent use by multiple
-// goroutines.
+// A Queue passes URLs on in the background. Each host has one request at a time. What fails temporarily is sent
+// again: after 1 second, after twice as long each further time, up to 10 minutes, and not before the service's
+// Retry-After. If the service rejects all items of a host, and a retry may help, the Queue sends one item of that
+// host at a time, and no other host waits for it. It is safe for concurrent use by multiple goroutines.
 type Queue struct {
 	cfg     Config
 	service Service
@@ -205,8 +206,8 @@ func New(service Service, cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// Add puts a URL into the queue, and does not wait. A URL that waits already is not added again. Other
-// errors than [ErrFull] and [ErrClosed] say what is wrong with the URL. After an error, it is not in the queue.
+// Add puts a URL into the queue, and does not wait. A URL that waits already is not added again. Other errors than
+// [ErrFull] and [ErrClosed] say what is wrong with the URL. After an error, it was not added.
 //
 // If the queue is full, and hosts that the service rejects have more than half of it, what they have beyond that is
 // given up: Config.Done gets it, from Run or Shutdown.
@@ -412,10 +413,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Shutdown closes the queue, lets Run finish the requests on their way, and then sends immediately what
-// still waits for hosts whose last request did not fail, each until one fails. It returns the URLs that are left, which
-// the service perhaps does not have: the URLs of hosts that fail, and all that are not accepted before
-// ctx ends, which interrupts the requests.
+// Shutdown closes the queue, lets Run finish the requests on their way, and then sends immediately what still waits
+// for hosts whose last request did not fail, each until one fails, unless the service asked to wait. It returns the
+// URLs that are left, which the service perhaps does not have: the URLs of hosts that fail, and all that are not
+// accepted before ctx ends, which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed {

@@ -8,17 +8,17 @@
 //	report, err := client.Submit(ctx, state.PendingURLs()...)
 //	state.Done(accepted...) // and state.Reject for a page that the engine rejects
 //
-// A page is new if the state does not have it, and has changed if its lastmod is later than before.
-// So if a lastmod is only a date, a second change on that day is not found. If a site changes a
-// lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it
-// was announced and the sitemaps no longer list it.
+// A page is new if the state does not have it, and has changed if its lastmod is later than before, or another text
+// that is no date. So if a lastmod is only a date, a second change on that day is not found. If a site changes a
+// lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it was announced and
+// the sitemaps no longer list it.
 //
 // At first, every page is new. To announce only what changes from then on, call
 // state.Done(state.PendingURLs()...) after the first Update.
 //
-// A site cannot use up memory: besides the State, which has a limit, an Update without FindGone takes at
-// most 64 MB with the default limits, whatever it reads. Errors can be shown to whoever chose the URL: of what a
-// server answered, they have only the status, the media type, lengths and places, and the URLs of an
+// A site cannot use up memory: besides the State, which has a limit, an Update without FindGone takes at most 64 MB
+// with the default limits, whatever it reads. Errors can be shown to whoever chose the URL: of what a server
+// answered, they have only the status, the Retry-After, the media type, lengths and places, and the URLs of an
 // index's sitemaps.
 package sitemap
 
@@ -69,12 +69,11 @@ type Config struct {
 	// their bytes. If it is false, URLs are escaped as package indexnow does. Use one State for each of
 	// the two.
 	ForCaches bool
-	// FindGone also finds announced pages that are no longer listed, so that engines and caches learn that
-	// they are gone. Each file is then read at each Update, and the list of pages counts towards
-	// MaxState, too. No page is taken to be gone, and the error says why, if a file of the last Update
-	// is not given any more, a file cannot be read to its end, two files are the same after redirects, an
-	// entry is skipped, no page is listed, or too many are gone. Pages that were found gone earlier stay
-	// in Gone, and wait.
+	// FindGone also finds announced pages that are no longer listed, so that engines and caches learn that they are
+	// gone. Each file is then read at each Update, and the list of pages counts towards MaxState, too. No page is
+	// taken to be gone, and the error says why, if a file of State.Given is not given any more, a file cannot be read
+	// to its end, two files are the same after redirects, an entry is skipped, no page is listed, or too many are
+	// gone. Pages that were found gone earlier stay in Gone, and wait.
 	FindGone bool
 	// MaxGone is the share of the announced pages that may be gone at one time. Gone pages count until
 	// Done is called for them. The limit exists because a broken sitemap looks like one from which many
@@ -118,7 +117,7 @@ type Error struct {
 	Skipped int    // entries that were skipped; 0 if the file could not be read to its end
 	Err     error
 
-	// Entries are the first ten that were skipped, at most 200 bytes of each. They are not in the text of
+	// Entries are those URLs of the first ten skipped entries, at most 200 bytes of each. They are not in the text of
 	// the error: whoever may name a file could otherwise read answers of servers that only this program reaches.
 	Entries []string
 }

@@ -8,13 +8,13 @@ import (
 // A State has the pages that are known, and those that are to be announced. The zero State knows none.
 // Store it as JSON. Config.MaxState limits its size.
 type State struct {
-	// Files are the sitemaps that have been read, by URL.
+	// Files are the sitemaps that need not be read again unless they change, by URL.
 	Files map[string]File `json:"files,omitempty"`
-	// Given are the files of the last complete Update with FindGone, and of all Updates since. The
-	// next Update with FindGone needs them all: the pages of a missing one would seem to be gone.
+	// Given are the files of the last Update with FindGone that missed none, and of all Updates since. The next
+	// Update with FindGone needs them all: the pages of a missing one would seem to be gone.
 	Given []string `json:"given,omitempty"`
-	// Announced are the pages for which Done was called, with the lastmod that they had then. A
-	// date with a time is in UTC.
+	// Announced are the pages for which Done was called, with the lastmod that they had then. A W3C date with a time
+	// and a zone is in UTC; other forms are as written.
 	Announced map[string]string `json:"announced,omitempty"`
 	// Pending are the pages that are new or have changed, until Done is called.
 	Pending map[string]string `json:"pending,omitempty"`

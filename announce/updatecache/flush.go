@@ -69,9 +69,9 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable reports whether a later flush of the same document may succeed without any change. A Signer
-// that fails, such as a key management service, may work later; a Signer with another signature scheme
-// than RSASSA-PKCS1-v1_5 never will.
+// Retryable reports whether a later flush of the same document may soon succeed without any change. A Signer that
+// fails, such as a key management service, may work later; a Signer with another signature scheme than
+// RSASSA-PKCS1-v1_5 never will.
 func (e *Error) Retryable() bool {
 	for _, final := range []error{ErrSignature, ErrKey, ErrIngestion, ErrForbidden, ErrUnexpected, rsa.ErrVerification} {
 		if errors.Is(e.Err, final) {

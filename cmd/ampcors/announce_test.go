@@ -643,15 +643,15 @@ func TestREADMEsPartAboutCI(t *testing.T) {
 	}
 }
 
-func TestTheTableOfEngines(t *testing.T) {
+func TestTheListOfEngines(t *testing.T) {
 	readme, err := os.ReadFile("../../announce/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("INDEXNOW_KEY", "0123456789abcdef")
 	for name, endpoint := range engines {
-		if !bytes.Contains(readme, []byte("| `"+name+"` | `"+endpoint+"` |")) {
-			t.Errorf("announce/README's table does not have %s", name)
+		if !bytes.Contains(readme, []byte("\n- `"+name+"`: `"+endpoint+"`\n")) {
+			t.Errorf("announce/README does not have %s", name)
 		}
 		for _, spelling := range []string{name, strings.ToUpper(name)} {
 			if code, stdout, _ := run(t, "", "submit", "--endpoint", spelling, "--dry-run", "https://www.example.com/"); code != exitClean ||

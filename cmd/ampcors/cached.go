@@ -27,15 +27,15 @@ func newCached() *cobra.Command {
 		Use:   "cached [URL of an AMP document, also on a cache ...]",
 		Short: "Ask AMP Caches whether they serve a page, and how old their copy is",
 		Long: "Ask AMP Caches whether they serve a page, and how old their copy is. By AMP's document about cache URLs, a " +
-			"cache redirects to the canonical page if a page is not valid AMP, and answers 404 if it does not find it or if " +
+			"cache redirects to the canonical page if a page is not valid AMP, and answers 404 if the page is not found or " +
 			"the publisher's server answers 5xx. Asking a cache for a page may make it fetch the page. If a cache redirects, " +
 			"the publisher's page is fetched as well, for the canonical URL that it names.\n\n" +
 			"Exit codes: 0 each cache serves each page, 1 one does not, 2 wrong usage, 3 one does not answer now.",
 		Example: "  ampcors cached https://www.example.com/amp/article",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
-	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not "+
-		"public which one a cache uses; a page is served if the cache serves one of them")
+	forms := cmd.Flags().Bool("all-forms", false, "ask at each prefix of ampcors prefix --all that is not denied, "+
+		"because it is not public which one a cache uses; a page is served if the cache serves one of them")
 	contentType := cmd.Flags().String("type", "", "content type of a publisher's URL: c (document), i (image), r (other "+
 		"file) or another one of ampcors cacheurl; if empty, it is guessed from the extension")
 	perSecond := cmd.Flags().Float64("rate", 5, "requests per second")

@@ -59,8 +59,8 @@ func (d *database) addFlags(cmd *cobra.Command) {
 // addNoTriggers adds a flag to commands that look at a table for another program.
 func (d *database) addNoTriggers(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&d.noTriggers, "no-triggers", false,
-		"for a view, or if the program that looks up publishers uses sqlsource: "+
-			"the table needs no triggers, and changes are seen when an answer expires")
+		"the table needs no triggers, because it is a view or the program uses sqlsource; "+
+			"changes are seen when an answer expires")
 }
 
 // prefixColumn returns the column of hash prefixes, or "" if there is none.

@@ -28,11 +28,12 @@ func newExplain() *cobra.Command {
 		Short: "Show step by step why an Origin is allowed or denied",
 		Long: "Show step by step why an Origin is allowed or denied, by a configuration file, a list of publishers, or " +
 			"both. " +
-			"With a database, publishers in its table are looked up, as serve-proxy and serve-authz do.\n\n" +
+			"With a database, the file must be JSON, and publishers in the table are looked up, as serve-proxy and " +
+			"serve-authz do.\n\n" +
 			"With --sender, the requests of that sender's emails are explained: by version 2 of the protocol, and by version " +
 			"1 from each origin in the arguments, or else from each of the file's email.clients.\n\n" +
-			"The exit code is 1 if an Origin or a sender is denied, or an entry of the file is wrong, and 3 if the database " +
-			"cannot say whether one is allowed.",
+			"The exit code is 1 if an Origin or a sender is denied, or (without --sender) an entry of the file is wrong, and " +
+			"3 if the database cannot say whether one is allowed.",
 		Example: "  ampcors explain --publisher www.example.com https://www-example-com.cdn.ampproject.org\n  ampcors " +
 			"explain --config config.json null\n" +
 			"  ampcors explain --config config.json --sender news@example.com https://mail.google.com\n" +

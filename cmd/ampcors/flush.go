@@ -70,17 +70,19 @@ func newFlush() *cobra.Command {
 	caches := addCaches(cmd)
 	cacheID := cmd.Flags().String("cache", "", "the id of the one AMP Cache to ask; if empty, all of --caches are asked")
 	complete(cmd, "cache", cacheIDs(cacheurl.DefaultCaches()))
-	forms := cmd.Flags().Bool("all-forms", false, "ask at each domain prefix of ampcors prefix --all, because it is not "+
-		"public which one a cache uses; a page counts as flushed only if the cache accepts the request for each prefix")
+	forms := cmd.Flags().Bool("all-forms", false, "ask at each prefix of ampcors prefix --all that is not denied, "+
+		"because it is not public which one a cache uses; a page counts as flushed only if the cache accepts the request "+
+		"for each prefix")
 	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed "+
 		"exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
 	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
 	params := cmd.Flags().String("image-params", "", "parameters of an image (type i or ii), such as w800")
 	given := addPages(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print what would be flushed")
+	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing to caches, and print what would be flushed")
 	resolve := cmd.Flags().StringArray("resolve", nil, resolveHelp)
 	openLog := addRunLog(cmd)
-	sign := cmd.Flags().Bool("sign", false, "send nothing, and print the signed URLs, which caches accept for a minute")
+	sign := cmd.Flags().Bool("sign", false, "send nothing to caches, and print the signed URLs, which caches "+
+		"accept for a minute")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cmp.Or(require(cmd, "key"), checkType(*contentType)); err != nil {
 			return err

@@ -333,7 +333,7 @@ func TestTheListOfEndpointsIsRead(t *testing.T) {
 }
 
 // TestREADMEsTranscript compares the transcript in the README with what the second command
-// prints. With UPDATE_README=1, it writes the transcript.
+// prints, without the notes between the findings and the summary. With UPDATE_README=1, it writes the transcript.
 func TestREADMEsTranscript(t *testing.T) {
 	server := httptest.NewTLSServer(article(t).Config.Handler)
 	defer server.Close()
@@ -341,7 +341,12 @@ func TestREADMEsTranscript(t *testing.T) {
 	_, got, _ := run(t, "", "probe", "--insecure", "--rate", "0", "--max-answer", "2", "--resolve", "api.example.com:443:"+addr,
 		"--endpoint", "https://api.example.com/list", "--publisher", "www.example.com", "--credentials")
 	got = strings.ReplaceAll(got, "curl -gsik --connect-to 'api.example.com:443:"+addr+"' ", "curl -gsi ") // without flags of the test
-	readme.Check(t, "README.md", "transcript", "```text\n"+got+"```\n")
+	findings, rest, ok := strings.Cut(got, "\nWhat to configure: ")
+	_, summary, ok2 := strings.Cut(rest, "\nThe publisher's pages ")
+	if !ok || !ok2 {
+		t.Fatalf("no notes, or no summary, in\n%s", got)
+	}
+	readme.Check(t, "README.md", "transcript", "```text\n"+findings+"\n…\nThe publisher's pages "+summary+"```\n")
 }
 
 // TestREADMEsCommandsRun runs the commands of the README against a local server in place of

@@ -25,9 +25,9 @@ func newPrefix() *cobra.Command {
 			"<domains.txt",
 	}
 	output := addOutput(cmd)
-	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which some caches use")
-	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and the names of the "+
-		"implementations that give it")
+	hash := cmd.Flags().Bool("hash", false, "print the hash prefix, which caches use for some names")
+	all := cmd.Flags().Bool("all", false, "print each prefix that a known implementation gives, and the hash prefix, "+
+		"with the names of the implementations that give it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return answer(cmd, args, *output, func(domain string) (any, error) {
 			switch {
@@ -66,7 +66,7 @@ func newOrigins() *cobra.Command {
 		Use:   "origins [domain ...]",
 		Short: "Print the origins at which pages of publishers run",
 		Long: "Print the origins at which pages of publishers run: the publisher's own, and on each AMP Cache one for " +
-			"each domain prefix that a known implementation gives, unless another host has the same prefix. It is not public " +
+			"each prefix that ampcors prefix --all prints, unless another host has the same prefix. It is not public " +
 			"which one a cache uses.",
 		Example: "  ampcors origins www.example.com",
 	}

@@ -107,7 +107,8 @@ not tested for another reason.`,
 	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which emails must work with "+
 		"version 1 of the protocol; by default https://mail.google.com")
 	flags.StringArrayVarP(&f.header, "header", "H", nil,
-		`header of each request to an origin of a document or endpoint that you name, such as "Authorization: Bearer …"; `+
+		`header of each request but preflights to an origin of a document or endpoint that you name, such as `+
+			`"Authorization: Bearer …"; `+
 			`it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
 		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
@@ -126,8 +127,8 @@ not tested for another reason.`,
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "test at most this many endpoints of a document")
 	f.caches = addCaches(cmd)
 	f.noCaches = addNoCaches(cmd)
-	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send only the requests that fetch the "+
-		"documents")
+	flags.BoolVar(&f.plan, "plan", false, "print what would be tested, and send only the requests that fetch "+
+		"documents and sitemaps")
 	flags.StringVar(&f.advice, "advice", "", "print after the findings what to configure in this server: "+
 		or(probe.Servers()))
 	complete(cmd, "output", outputs)

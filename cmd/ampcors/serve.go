@@ -65,7 +65,7 @@ func (s *service) addFlags(cmd *cobra.Command, listen string) {
 		"At a loopback address, it answers only if Host is an IP address or localhost")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json: one object on each line")
 	flags.BoolVar(&s.logDenied, "log-denied", false, fmt.Sprintf(
-		"log denied requests, with origin, reason, method, host and path: at most %d in a second", deniedPerSecond))
+		"log denied requests, with origin, reason, method, host and path: %d in a second on average", deniedPerSecond))
 	complete(cmd, "log-format", []string{"text", "json"})
 	s.caches = addCachesOver(cmd)
 	s.database.addFlags(cmd)

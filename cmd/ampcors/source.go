@@ -51,7 +51,7 @@ func newSourceInstall() *cobra.Command {
 			"replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
 			"Domains that no lookup finds, such as one in upper case, are listed.\n\n" +
-			"Exit codes: 0 done, 1 done, but the table has domains that no lookup finds, 2 nothing was changed: wrong usage, " +
+			"Exit codes: 0 done, 1 done, but rows are wrong or not filled, 2 nothing was changed: wrong usage, " +
 			"or the table has triggers made with other flags, 3 nothing or not all was changed, because of the database.\n\n" +
 			"Run it as the table's owner. Servers and programs need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",

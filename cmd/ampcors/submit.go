@@ -35,7 +35,8 @@ func newSubmit() *cobra.Command {
 	complete(cmd, "endpoint", slices.Sorted(maps.Keys(engines)))
 	given := addPages(cmd)
 	openLog := addRunLog(cmd)
-	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing, and print the requests, with the key masked")
+	dryRun := cmd.Flags().Bool("dry-run", false, "send nothing to search engines, and print the requests, with the key "+
+		"masked")
 	showKey := cmd.Flags().Bool("show-key", false, "with --dry-run, print command lines of curl that send the requests, "+
 		"with the key, which lets everybody submit URLs of the host")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -2,6 +2,8 @@
 //
 //	go run ./examples/chi
 //	curl -i -H 'Origin: https://www-example-com.cdn.ampproject.org' http://localhost:8080/articles
+//
+// With and Group put a middleware behind each route. A preflight has no route, so there it gets 405.
 package main
 
 import (

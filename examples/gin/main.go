@@ -2,6 +2,10 @@
 //
 //	go run ./examples/gin
 //	curl -i -H 'Origin: https://www-example-com.cdn.ampproject.org' http://localhost:8080/articles
+//
+// In a group, a preflight gets 404. After gin.WrapH(mw.Wrap(noop)) has written a 403, gin runs the handler anyway. Use
+// protects only what is added after it. gin redirects a trailing slash before it, without CORS headers, so a page
+// cannot follow the redirect.
 package main
 
 import (

@@ -25,6 +25,10 @@ import (
 // The row has what is to be sent, and is written in the transaction that changes the page: no
 // change is lost, and a change that was rolled back is not announced. The jobs of River only say
 // who sends, and when. If one is lost, another one is made.
+//
+// A job for each URL would not do: River gives a worker one job at a time, so it could not send
+// batches. A unique job cannot be added while it runs, so a change in that moment would be lost.
+// A job that a slow transaction inserts stays locked, and would stop River's scheduler.
 type Outbox struct {
 	pool   *pgxpool.Pool
 	client *indexnow.Client
@@ -43,8 +47,8 @@ type Config struct {
 	// the engine rejects, is for the next one. The job of a server that died counts as failed after twice
 	// this time, and up to 30 seconds that River adds. Then it waits as after any failure.
 	Timeout time.Duration
-	// GiveUpAfter is how long a URL waits while the engine accepts nothing of its host. Of such a host,
-	// two pages are sent at each retry.
+	// GiveUpAfter is how long a URL waits while the engine rejects all pages of its host with 400, 413 or 422, or has
+	// not verified its key. Of such a host, two pages are sent at each retry.
 	GiveUpAfter time.Duration
 }
 
@@ -115,9 +119,9 @@ func (o *Outbox) Start(ctx context.Context) error { return o.river.Start(ctx) }
 // Stop lets the requests in progress finish, for up to 5 seconds.
 func (o *Outbox) Stop(ctx context.Context) error { return o.river.Stop(ctx) }
 
-// Add adds the URLs of changed pages, in the transaction that changes them. Until that ends, no
-// other one can add the same URLs. So call it last, and once with all URLs: calls with the same URLs
-// in different orders can deadlock.
+// Add adds the URLs of changed pages, in the transaction that changes them. Until it ends, other transactions cannot
+// add the same URLs. So call Add last, and once with all URLs: calls with the same URLs in different orders can
+// deadlock.
 //
 // If a URL waits already, it is still sent once. If it is being sent, it is sent again after Hold.
 func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
@@ -152,7 +156,7 @@ func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {
 type Stats struct {
 	Waiting int // to be sent, or sent again
 	Sent    int // accepted, until their rows are removed after Hold
-	Failed  int // rejected permanently
+	Failed  int // rejected permanently, or given up
 }
 
 // Stats returns the counts now.

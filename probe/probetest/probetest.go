@@ -154,7 +154,7 @@ type Case struct {
 	Unsafe    bool           // for probe.Config.Unsafe
 	Remembers bool           // its answers depend on earlier requests
 	Cookie    string         // for probe.Config.Cookie
-	NotTested string         // in a reason why something was not tested; if empty, everything must be
+	NotTested string         // a part of an Untested.Reason; if it and Want are empty, everything must be tested
 	Want      []string       // the ids that must be found, and no others; sorted
 }
 

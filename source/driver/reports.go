@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Reports notes whether a database reports changes to a [Listeners], and if not, why. It logs when
-// that changes, and each cause of an outage once. It is safe for concurrent use by multiple goroutines.
+// Reports notes whether a database reports changes to a [Listeners], and if not, why. It logs when that changes, and
+// each cause of an outage once, but at most 16. It is safe for concurrent use by multiple goroutines.
 type Reports struct {
 	log   *slog.Logger
 	of    slog.Attr
@@ -118,5 +118,5 @@ func (r *Reports) becomesKnown() {
 	}
 }
 
-// UntilExpiry is what follows if lookups work.
+// UntilExpiry is for Reports.Fails, if lookups work: what follows from the failure.
 const UntilExpiry = "a change is seen when the remembered answer expires"

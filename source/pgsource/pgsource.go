@@ -55,8 +55,8 @@
 // MaxStale is over.
 //
 // Lookups use only connections to the listening connection's server. Each asks once for the server's start time, by
-// which it is recognized. After a move to another server, or a promotion, the others are closed before
-// their next use.
+// which it is recognized. After a move or a promotion, connections to another server are closed before their next
+// use.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby

@@ -36,7 +36,7 @@
 //   - CLIENT TRACKINGINFO says that changes are reported (Redis 6.2 or later, if the user has the permission;
 //     otherwise, CLIENT TRACKING succeeded when the connection began);
 //   - each hash slot has a master, by CLUSTER SLOTS, and each master a connection;
-//   - ROLE says master, outside of a Cluster. A replica answers no lookups. Without the permission +role, that is not
+//   - ROLE says master, outside of a Cluster. At a replica, lookups fail. Without the permission +role, that is not
 //     known, and lookups work.
 //
 // If CLUSTER SLOTS names another master for a slot, everything is looked up again, at most once in 5 s. What these

@@ -36,8 +36,8 @@ type Config struct {
 	// suffix, but has some below it, such as "s3.amazonaws.com". A pattern that is not over a public suffix is
 	// prohibited if it matches a host of an AMP Cache or of its third-party frames: anybody's page can be there.
 	//
-	// amppackager also uses a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of any
-	// label.
+	// amppackager also uses a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of a label
+	// that is no A-label.
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. An empty list, which is not
@@ -115,8 +115,8 @@ type Config struct {
 
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's
 	// implementations give the same prefix to another host. The owner of that host can then call in the publisher's
-	// name from its pages on an AMP Cache. Set it only if you own each host that Warnings and "ampcors check" name
-	// until it is set.
+	// name from its pages on an AMP Cache. Set it only if you own each such host. Until it is set, Warnings and
+	// "ampcors check" name those of listed domains, but none of patterns or a Source.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a

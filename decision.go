@@ -82,8 +82,8 @@ func (d Decision) IsFor(publisher string) bool {
 	return d.Publisher == domain
 }
 
-// LogValue returns what is worth logging, for package log/slog. What the caller sent is truncated to 300 bytes
-// and "...", and control characters in it are escaped. The Source's error is one line of at most 1000 bytes.
+// LogValue returns what is worth logging, for package log/slog. What the caller sent is truncated to 300 bytes and
+// "...", and control characters in it are escaped. The Source's error is one line of about 1000 bytes at most.
 func (d Decision) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Bool("allowed", d.Allowed), slog.String("reason", d.Reason.String())}
 	add := func(key, value string) {

@@ -21,8 +21,9 @@
 // Sound: an accepted cache origin names exactly one publisher domain, and that domain is allowed. Exceptions:
 // see "Hosts that share a prefix" in package cacheurl.
 //
-// Complete: every form that a known implementation issues for a listed publisher is accepted, unless it is
-// also a form of another domain. Exceptions: see "How a prefix is read" there. (A pattern matches no hash prefix.)
+// Complete: every form that a known implementation issues for a listed publisher is accepted, unless it is also a
+// form of another domain. Exceptions: see "How a prefix is read" in package cacheurl. (A pattern matches no hash
+// prefix.)
 //
 // proof/README.md lists all promises, and the tests that hold most of them.
 //
@@ -83,14 +84,14 @@
 //
 // # Where to put it
 //
-// Wrap the router: a router of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees every
-// request before the router does. Preflights must reach the Middleware. They do not reach it behind a route
-// that names a method, because such a route does not match OPTIONS. So do not put it behind a ServeMux pattern
-// with a method, chi's With and Group, or a gin group. A framework that has handlers of its own must stop if
-// [Middleware.Handle] returns false for proceed. In gin, call Abort (gin.WrapH does not), or the handler runs after
-// the denial. fiber reuses the memory of requests: clone strings before Config.Observe stores them. Package
-// ampcorstest checks a router. The folder examples has a program for each framework, and its README lists the
-// usual mistakes.
+// Wrap the router: a router of net/http, chi, gin or echo is an [http.Handler], so Wrap(router) sees every request
+// before the router does. Preflights must reach the Middleware. They do not reach it behind a route that names a
+// method, because such a route does not match OPTIONS. So do not put it behind a ServeMux pattern with a method,
+// chi's With and Group, or a gin group. A framework that has handlers of its own must stop if [Middleware.Handle]
+// returns false for proceed. In gin, call Abort (gin.WrapH does not), or the handler runs after the denial. fiber
+// reuses the memory of requests: clone strings before Config.Observe stores them. Package ampcorstest checks a
+// router. The folder examples has a program for each framework, their comments and its README have the usual
+// mistakes.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them with
 // Access-Control-Allow-Origin "*", and AMP Caches send the same header with their copies. Files that only

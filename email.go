@@ -37,7 +37,7 @@ type Email struct {
 	// Senders are the addresses whose emails may call: "news@example.com", or "*@example.com" for everybody at
 	// example.com, but not at its subdomains. All addresses at such a domain must be yours: at "gmail.com" anybody
 	// can have one. The part before the "@" is compared byte by byte: list each spelling that is sent. An empty list
-	// turns Email off.
+	// turns Email off (then Clients must be missing, too).
 	//
 	// Domains of large mail providers are prohibited after "*@" unless DangerouslyAllowMailProviderWildcards is
 	// set. Not all providers are known here. Domains are compared in lower-case ASCII; they may be written in

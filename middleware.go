@@ -101,9 +101,9 @@ func DecisionFromContext(ctx context.Context) (Decision, bool) {
 	return d, ok
 }
 
-// Handle does what Wrap does, for frameworks with handlers of their own, and returns the decision that it
-// enforced. If proceed is true, the caller must go on to the request's handler; if false, the response is
-// complete, and the caller must stop, in gin for example with Abort. An allowed preflight does not proceed.
+// Handle does what Wrap does, for frameworks with handlers of their own, and returns the decision that it enforced.
+// If proceed is true, the caller must go on to the request's handler; if false, the response is complete, and the
+// caller must stop, in gin for example with Abort. An allowed preflight of a page does not proceed.
 //
 // It must see every request, OPTIONS included. A router that answers 404 or 405 to OPTIONS before it calls
 // Handle breaks preflights.
@@ -159,7 +159,7 @@ func (m *Middleware) Check(r *http.Request) Decision {
 
 // CheckOrigin returns the decision on an Origin value, as for a GET request without Sec-Fetch-Site that is not an AMP
 // for Email request. For a publisher that is listed exactly, it does not allocate: neither for its own origin nor for
-// its cache origins with the usual prefix or with a hash prefix that is in the LRU. For any other origin it may
+// its cache origins with the usual prefix or with a hash prefix that was seen lately. For any other origin it may
 // allocate. With Config.Source, and a Database that obeys its context, it waits for at most 2 ×
 // source.Config.Timeout; with shards 4 ×, with source.Config.Patterns 10 ×.
 func (m *Middleware) CheckOrigin(origin string) Decision {

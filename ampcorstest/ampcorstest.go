@@ -71,8 +71,9 @@ type Route struct {
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool
 
 	// NotCalled says that the route's own request must not be sent, because of what its handler does. A GET, which
-	// should change nothing, is sent all the same. Check then does not see what is behind the Middleware: a Path that
-	// no route has, a handler that replaces headers, a protection against CSRF that denies pages of caches, or another
+	// should change nothing, is sent all the same. So are requests that must be denied: their handler runs if the
+	// Middleware is not in front of it. Check then does not see what is behind the Middleware: a Path that no route
+	// has, a handler that replaces headers, a protection against CSRF that denies pages of caches, or another
 	// tenant's page.
 	NotCalled bool
 

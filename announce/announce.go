@@ -25,7 +25,7 @@ func Retryable(status int) bool {
 type StatusError struct {
 	Status  int
 	Message string // what the API of ampurl says; "" for all others
-	// how long the server asks to wait, at most 24 hours; 0 if it does not say, and always in package ampurl
+	// how long the server asks to wait, at most 24 hours; 0 if it does not say; always 0 in package ampurl
 	RetryAfter time.Duration
 }
 

@@ -9,10 +9,10 @@
 //
 // # The answer
 //
-// 200 says that the request may go on. 403, 503 while a Source fails, or the status that Config.Denied wrote say that
-// it may not. 204 is the answer to an allowed preflight, and the proxy must pass this answer on to the client as it
-// is. All decisions have the headers that ampcors writes for such a request: the CORS headers, Vary, and
-// Cache-Control for a denial. They also have these, which should not reach the client:
+// 200 says that the request may go on. 403, 503 (for nginx: 403) or the status of 300 or more that Config.Denied
+// wrote says that it may not. 204 answers an allowed preflight: the proxy must pass this answer on to the client,
+// less the three headers below. All decisions have the headers that ampcors writes for such a request: the CORS
+// headers, Vary, and Cache-Control for a denial. They also have these, which should not reach the client:
 //
 //	X-Ampcors-Status: 200            what the status is or, for nginx, should be
 //	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]
@@ -24,12 +24,11 @@
 //
 // # What it trusts
 //
-// It trusts what it is told about the request. A client that reaches it directly learns the
-// decision on its own request, and nothing else. The proxy must pass on the client's headers
-// and the query of the URL unchanged, and the method as [Proxy] says. A method that a client
-// could choose, or an Origin that does not arrive, would let forged requests through. So the proxy must
-// set a header for each request, which its configuration beside this package does, and a request
-// without it is denied.
+// It trusts what it is told about the request. A client that reaches it directly learns the decision on its own
+// request, and nothing else. The proxy must pass on the client's headers and the query of the URL unchanged, and the
+// method as [Proxy] says. A method that a client could choose, or an Origin that does not arrive, would let forged
+// requests through. So the proxy must set a header, as its configuration beside this package does: a request without
+// that header is denied.
 package authz
 
 import (

@@ -349,8 +349,8 @@ func belongsTo(prefix, domain string) bool {
 }
 
 // GuessType returns the content type that the extension of a publisher's URL suggests:
-// [Image] for "/photo.jpg", [Resource] for the font "/serif.woff2", and [Document] for
-// everything else, even if it is not a URL. Case does not matter. It knows only extensions that no
+// [Image] for "https://www.example.com/photo.jpg", [Resource] for a font such as "serif.woff2" there, and
+// [Document] for everything else, even if it is not a URL. Case does not matter. It knows only extensions that no
 // document has. (AMP's toolbox knows nearly three hundred, such as ".ai", and so takes the document
 // "/agents.ai" for an image.) Set [URL.Type] if the type is known.
 func GuessType(publisherURL string) ContentType {

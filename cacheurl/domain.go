@@ -38,8 +38,8 @@ func CanonicalDomain(publisher string) (string, error) {
 // such a prefix, amppackager wraps it only if it is not punycode, and an unwrapped prefix of this kind
 // can be read as punycode.
 //
-// It is not public which form a given cache uses. To verify an origin use a Middleware, which accepts each known form
-// that no other host has.
+// It is not public which form a given cache uses. To verify an origin use a Middleware, which accepts each form that
+// [Prefixes] does not call Denied.
 func DomainPrefix(publisher string) (string, error) {
 	domain, err := CanonicalDomain(publisher)
 	if err != nil {

@@ -19,11 +19,11 @@ type Prefix struct {
 // Prefixes returns every domain prefix that a known implementation gives the publisher, and who gives it:
 // [DomainPrefix], which is first unless it is the hash; @ampproject/toolbox-cache-url 2.10.1 for Node; amppackager
 // for Go, at 57974efc; the AMP cache of Snowflake for Go; and the text of the AMP document "AMP Cache URL Format and
-// Request Handling". All but DomainPrefix are transcribed (tests compare toolbox-cache-url with the original), with
-// the version of golang.org/x/net/idna that the program has: that commit of amppackager uses an older version,
-// without the characters that Unicode added since. amppackager hashes the spelling that it gets: here, A-labels. The
-// hash prefix is last, with an empty By if none of them gives it, because caches have used it for readable names as
-// well. It is not public which of these a cache uses.
+// Request Handling". All but DomainPrefix are rewritten here (tests compare toolbox-cache-url with the original).
+// They use the program's version of golang.org/x/net/idna; amppackager at 57974efc uses an older one, without the
+// newest characters of Unicode. amppackager hashes the spelling that it gets: here, A-labels. The hash prefix is
+// last, with an empty By if none of them gives it, because caches have used it for readable names as well. It is not
+// public which of these a cache uses.
 //
 // Mostly there are two: the readable prefix, and the hash prefix. Internationalized names, names with two adjacent
 // hyphens or with "xn-" first, and those that mix directions of writing can have more. Arguments and errors are as

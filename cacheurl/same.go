@@ -27,9 +27,9 @@ func CanonicalHost(u *url.URL) string {
 }
 
 // IsSameURL reports whether two URLs of publishers mean the same by RFC 3986 section 6.2.2: their schemes, hosts,
-// paths and queries are the same, however they are escaped. A fragment does not count, and an empty path is "/". What
-// is not the URL of a publisher, such as one with another port than the default or with user information, is compared
-// byte by byte.
+// paths and queries are the same, however unreserved characters are escaped. A fragment does not count, and an empty
+// path is "/". What is not the URL of a publisher, such as one with another port than the default or with user
+// information, is compared byte by byte.
 func IsSameURL(a, b string) bool {
 	return a == b || canonicalURL(a) == canonicalURL(b)
 }

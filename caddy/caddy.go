@@ -64,8 +64,8 @@ type Handler struct {
 	// Caddy's working directory. The files are read again when they change.
 	Config json.RawMessage `json:"config,omitempty"`
 
-	// Where publishers that config does not list are looked up. Handlers with the same source and the same
-	// options in the member source of config share its connections and answers, which survive a reload.
+	// Where publishers that config does not list are looked up. Handlers with the same source, and the same member
+	// source in config, share connections and answers, which survive a reload.
 	SourceRaw json.RawMessage `json:"source,omitempty" caddy:"namespace=http.handlers.ampcors.sources inline_key=module"`
 
 	// The request header in which the backend gets the publisher whose page calls, such as

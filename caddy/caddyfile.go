@@ -85,8 +85,8 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 //	}
 //
 // All members of [ampcors.Config] can be set: the names are as in its JSON, in snake case. A list can also be a block
-// with a value on each line, and can occur several times. All errors are reported at once, of a block of source the
-// first, each with its line.
+// with a value on each line, and can occur several times. All errors are reported with their lines, but of a block of
+// source only the first.
 //
 // All requests to the handlers behind it must pass through it, preflights too. So a matcher is an error. For several
 // publishers with paths of their own, see the README.

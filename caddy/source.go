@@ -23,7 +23,7 @@ import (
 type Source interface {
 	caddy.Module
 
-	// Open returns the source. It does not wait for a connection, and an error is one of the configuration: while
+	// Open returns the source. It does not wait for a connection, and fails only if the configuration is wrong: while
 	// the database cannot be reached, lookups fail, and the source connects in the background.
 	//
 	// The source may be used longer than the configuration that it comes from, so it must not

@@ -24,10 +24,10 @@
 // publishersFile, and it must have a cache. Read a new one before you install it: whoever runs a cache
 // can give any origin below its domain to any page.
 //
-// No problem in any of these files is ignored, except unknown members in cachesFile, because the
-// registry may add some. A member that is unknown or occurs twice, a value of the wrong type, and
-// everything that [ampcors.New] or, in source, [source.New] finds is an error. Up to 100 errors are
-// reported at once, each with its place and what would be right.
+// No problem in any of these files is ignored, except unknown members in cachesFile, because the registry may add
+// some. A member that is unknown or occurs twice, a value of the wrong type, and everything that [ampcors.New] or, in
+// source, [source.New] finds is an error. Up to 100 errors are reported at once, each with its place and what would
+// be right (all of cachesFile as one).
 package configfile
 
 import (

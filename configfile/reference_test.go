@@ -56,7 +56,11 @@ func TestTheReference(t *testing.T) {
 			_, fields := strictjson.Members(reflect.ValueOf(new(file)).Elem())
 			names, _ := strictjson.Members(fields[e.member])
 			for _, name := range names {
-				fmt.Fprintf(&b, "- %s\n", sentences(name, text.Properties[name].Description))
+				item := sentences(name, text.Properties[name].Description)
+				if !strings.HasPrefix(item, "`"+name+"`") {
+					t.Errorf("the comment of %s begins otherwise: %s", name, item)
+				}
+				fmt.Fprintf(&b, "- %s\n", item)
 			}
 			b.WriteString("\n")
 		}

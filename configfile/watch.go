@@ -27,11 +27,12 @@ const interval = 500 * time.Millisecond
 
 // WatcherConfig configures a [Watcher]. The zero value is fine.
 type WatcherConfig struct {
-	// Logger gets a line for each configuration that Run applies, with how many publishers changed, some of these,
-	// and the other members that changed (level Info), and for one that cannot be applied (Error). The level is Warn
-	// if at least half of 10 or more publishers are gone, or if reportOnly or a dangerous member is now set. There is
-	// also a line for each AMP Cache that is newly trusted or no longer (Warn), and for each of the first ten
-	// ampcors.Config.Warnings, with one more that counts the others (Warn). If nil, slog.Default() is used.
+	// Logger gets a line for each configuration that Run applies (level Info): how many publishers changed, some of
+	// these, and the other members that changed. It also gets one for a configuration that cannot be applied (Error).
+	// For an applied one, the level is Warn if at least half of 10 or more publishers are gone, or if reportOnly or a
+	// dangerous member is newly set. There is also a line for each AMP Cache that is newly trusted or no longer
+	// (Warn), and for each of the first ten ampcors.Config.Warnings, with one more that counts the others (Warn). If
+	// nil, slog.Default() is used.
 	Logger *slog.Logger
 
 	// Each signal on Reload applies the file at once, even if it did not change. To reload
@@ -145,7 +146,7 @@ func (f File) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 }
 
 // Watch is [File.Watch] for the files that publishersFile and cachesFile name. If there is none, only
-// WatcherConfig.Reload makes the Watcher do anything.
+// WatcherConfig.Reload makes the Watcher apply anything.
 func (in Inline) Watch(cfg WatcherConfig) (*ampcors.Middleware, *Watcher, error) {
 	mw, w, err := watch(in.Name, in.read, cfg)
 	if err != nil || len(w.seen) == 0 {

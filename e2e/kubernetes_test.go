@@ -166,7 +166,7 @@ func TestKubernetesManifests(t *testing.T) {
 	if !*pod.Spec.SecurityContext.RunAsNonRoot {
 		t.Error("the user may be root")
 	}
-	// README.md says how it is made
+	// ampcors.yaml says how it is made
 	if ref := container.Env[0].ValueFrom.SecretKeyRef; !*ref.Optional || container.Env[0].Name != "AMPCORS_DATABASE" {
 		t.Errorf("%+v", ref)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/ampcors/ampcors/internal/readme"
 )
 
-// migrants are the requests of the table in ../docs/migrate.md.
+// migrants are the requests of callers.txt.
 var migrants = []struct {
 	name, method, origin, claim string
 	header                      http.Header
@@ -26,7 +26,7 @@ var migrants = []struct {
 	{name: "the publisher's page on a cache reads", method: "GET", origin: cached, claim: own},
 	{name: "… with the hash prefix", method: "GET", origin: "https://qd6a7ojgnw33qp4fquh2bzsurnwxb3tizc23iexr33vg5pppaqca.cdn.ampproject.org",
 		claim: own},
-	{name: "… without `__amp_source_origin`", method: "GET", origin: cached},
+	{name: "… without __amp_source_origin", method: "GET", origin: cached},
 	{name: "… asks by a preflight to post JSON", method: "OPTIONS", origin: cached, claim: own,
 		header: http.Header{"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}},
 	{name: "… posts a form", method: "POST", origin: cached, claim: own},
@@ -35,7 +35,7 @@ var migrants = []struct {
 	{name: "… and claims to be the publisher's", method: "GET", origin: evil, claim: own},
 	{name: "any website reads, and claims nothing", method: "GET", origin: "https://evil.example"},
 	{name: "… posts a form", method: "POST", origin: "https://evil.example"},
-	{name: "a program reads, without `Origin`", method: "GET"},
+	{name: "a program reads, without Origin", method: "GET"},
 	{name: "… posts", method: "POST"},
 }
 
@@ -114,7 +114,7 @@ func TestWhatChangesForCallers(t *testing.T) {
 			table[i+1] = append(table[i+1], answer)
 		}
 	}
-	readme.Check(t, "callers.txt", "callers", aligned(table))
+	readme.Check(t, "callers.txt", "callers", readme.Aligned(table))
 	if got, want := migrated(listed.Wrap(api)), migrated(servers[2]); !slices.Equal(got, want) {
 		t.Errorf("jub0bs/cors answers otherwise than rs/cors: %q; want %q", got, want)
 	}

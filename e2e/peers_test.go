@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"text/tabwriter"
 
 	jub0bs "github.com/jub0bs/cors"
 	rs "github.com/rs/cors"
@@ -35,9 +33,9 @@ var peerScenarios = []struct {
 	{name: "cache page posts JSON", page: cached, claim: own, call: `call('/api/write', json('POST'))`, want: "reads"},
 	{name: "page of a publisher with an international name reads", page: "https://xn--bcher-example-wob.cdn.ampproject.org",
 		claim: "https://xn--bcher-kva.example", call: `call('/api/read')`, want: "reads"},
-	{name: "page wrapped in `0-` and `-0` reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org",
+	{name: "page wrapped in 0- and -0 reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org",
 		claim: "https://en-us.example.com", call: `call('/api/read')`, want: "reads"},
-	{name: "page of a publisher below `*.news.example` reads", page: "https://blog-news-example.cdn.ampproject.org",
+	{name: "page of a publisher below *.news.example reads", page: "https://blog-news-example.cdn.ampproject.org",
 		claim: "https://blog.news.example", call: `call('/api/read')`, want: "reads"},
 	{name: "publisher's own origin posts", page: own, claim: own, call: `call('/api/write', post('a=1'))`, want: "reads"},
 	{name: "API host's own page posts", page: apiOrigin + "/page", claim: apiOrigin,
@@ -53,7 +51,7 @@ var peerScenarios = []struct {
 		call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
 	{name: "… and posts a form without any claim", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`,
 		want: "blocked"},
-	{name: "… and reads with a `Partitioned` cookie that the allowed page got", page: evil, before: cached, claim: "https://evil.example",
+	{name: "… and reads with a Partitioned cookie that the allowed page got", page: evil, before: cached, claim: "https://evil.example",
 		call: `call('/api/read', withCookies)`, want: "blocked"},
 	{name: "any website reads with cookies", page: "https://evil.example", claim: own, call: `call('/api/read', withCookies)`,
 		want: "blocked"},
@@ -76,9 +74,9 @@ var contenders = []contender{
 		return mw.Wrap(s.handler())
 	}},
 	{name: "toolbox-cors", api: toolbox(`{}`)},
-	{name: "toolbox-cors, `sourceOriginPattern`", api: toolbox(`{"sourceOriginPattern": ` +
+	{name: "toolbox-cors, sourceOriginPattern", api: toolbox(`{"sourceOriginPattern": ` +
 		`"https:\\/\\/(www\\.example\\.com|xn--bcher-kva\\.example|en-us\\.example\\.com|.*\\.news\\.example|api\\.example\\.org)$"}`)},
-	{name: "toolbox-cors, `email: true`", api: toolbox(`{"email": true}`)},
+	{name: "toolbox-cors, email: true", api: toolbox(`{"email": true}`)},
 	{name: "jub0bs/cors", api: func(t *testing.T, s *site) http.Handler {
 		mw, err := jub0bs.NewMiddleware(jub0bs.Config{
 			Origins: listedOrigins(t), Credentialed: true, Methods: []string{"GET", "POST", "PUT"},
@@ -196,16 +194,5 @@ func TestWhatEachLibraryLetsThrough(t *testing.T) {
 			table[i+1] = append(table[i+1], outcome)
 		}
 	}
-	readme.Check(t, "libraries.txt", "libraries", aligned(table))
-}
-
-// aligned returns the rows of a table with columns of equal width.
-func aligned(table [][]string) string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, row := range table {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	w.Flush()
-	return text.String()
+	readme.Check(t, "libraries.txt", "libraries", readme.Aligned(table))
 }

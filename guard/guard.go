@@ -13,8 +13,8 @@
 //   - A handler adds a second Vary line. nginx before 1.23 reads only that line.
 //   - A [net/http/httputil.ReverseProxy] clears all headers after a 1xx response of its backend, such
 //     as 103 Early Hints, and adds the backend's headers.
-//   - A middleware that compresses deletes Vary, as github.com/gin-contrib/gzip 1.2.5 does with errors. If it is
-//     one of a router's, put the whole router behind guard: mw.WrapDecision(guard.Handler(router)).
+//   - A middleware that compresses deletes Vary, as github.com/gin-contrib/gzip 1.2.5 does with status 400 or more.
+//     If it is one of a router's, put the whole router behind guard: mw.WrapDecision(guard.Handler(router)).
 //
 // What a handler writes to a connection that it has hijacked is its own: for a WebSocket, ReverseProxy sends a 101 with
 // all headers of its backend. Browsers check only Origin there, and no CORS headers.

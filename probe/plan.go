@@ -24,7 +24,7 @@ type Trial struct {
 	IsPublic bool   `json:"isPublic,omitempty"`
 	Causes   []ID   `json:"causes,omitempty"`   // of a problem: ids of findings
 	Reason   string `json:"reason,omitempty"`   // why a browser blocks the request, or why it was not tested
-	ByChoice bool   `json:"byChoice,omitempty"` // not tested, because the method needs Config.Unsafe or it need not be known
+	ByChoice bool   `json:"byChoice,omitempty"` // not tested, because the method needs Config.Unsafe or the answer does not matter
 }
 
 // Subject returns who must be able to call: the publisher's domain, or the sender's address.

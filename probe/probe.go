@@ -19,9 +19,9 @@
 // also without the cookie.
 //
 // If a browser blocks the publisher's pages and each of them gets the same answer, a cache in front of the backend
-// may have kept it. If a header is a cache's, or a preflight is granted, the probe looks again a second later, with
-// the same URL and with a new one, and with a preflight, which caches do not answer. The finding cached-wrong-origin
-// has the evidence.
+// may have kept it. The probe then sends a preflight, which caches do not answer. If that is granted, or a header is
+// a cache's, it looks again a second later, with the same URL and with a new one. The finding cached-wrong-origin has
+// the evidence.
 //
 // It names itself ampcors-probe in one request for each GET endpoint, because some backends treat browsers differently.
 //
@@ -87,8 +87,8 @@ type Config struct {
 	// alone, and it is still tested that pages on the default caches are denied.
 	Caches []cacheurl.Cache
 
-	// Header is sent with each request (but Authorization and Cookie not with preflights), and Cookie with each request
-	// with credentials, to the origins of Documents and Endpoints and no others. The report says to which they were
+	// Header and Cookie are sent only to the origins of Documents and Endpoints: Header with each request (preflights
+	// get no Authorization and no Cookie), the field Cookie with credentials. The report says to which they were
 	// sent, and has no values.
 	Header http.Header
 	Cookie string
@@ -108,8 +108,8 @@ type Config struct {
 
 	Rate    float64       // requests per second. If zero, DefaultRate is used; math.Inf(1) is no limit.
 	Timeout time.Duration // of a request, its answer included. If zero, 10 seconds is used.
-	// of the whole probe. If zero: 5 minutes for documents, and then for trials 5 minutes, or three times as long as
-	// they take at Rate, if that is longer.
+	// limit of the whole probe. If zero: 5 minutes for documents, and then 5 minutes for trials, or three times what
+	// these take at Rate, if that is longer.
 	MaxTime      time.Duration
 	MaxAnswer    int64 // bytes of an answer. If zero, 1 MiB is used.
 	MaxEndpoints int   // of each document. If zero, 200 is used.
@@ -131,7 +131,8 @@ type Email struct {
 	HTML []byte
 }
 
-// An Estimate counts the trials and requests for a backend without mistakes, without preflights before requests.
+// An Estimate counts the trials and requests if the backend has no mistakes. Preflights before requests are not
+// counted.
 type Estimate struct {
 	Trials   int           `json:"trials"`
 	Requests int           `json:"requests"`
@@ -160,7 +161,7 @@ type Untested struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`
 	Trials   int    `json:"trials"` // how many; 0 if no trial was planned
-	Failed   bool   `json:"failed"` // false if the method needs Config.Unsafe, or if it need not be known
+	Failed   bool   `json:"failed"` // false if the method needs Config.Unsafe, or if the answer does not matter
 }
 
 // DefaultRate is the limit of requests per second if none is given: 50 endpoints that answer in 20 ms take half a

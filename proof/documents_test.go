@@ -231,14 +231,8 @@ func TestVersionsInDocumentsAreThoseOfGoMod(t *testing.T) {
 	}
 }
 
-func TestREADMEIsReadInAFewMinutes(t *testing.T) {
-	t.Parallel()
-	if words := len(strings.Fields(readme(t))); words > 1000 {
-		t.Errorf("README.md has %d words; want 1,000 at most", words)
-	}
-}
-
-// All documents together have 18,000 words at most, by wc -w: also code and the bars of tables count.
+// All documents together have 18,000 words at most, by wc -w: also code and the bars of tables count, but not the CHANGELOG,
+// which grows with each release.
 func TestTheBookIsShort(t *testing.T) {
 	t.Parallel()
 	const most = 18_000
@@ -250,6 +244,9 @@ func TestTheBookIsShort(t *testing.T) {
 	}
 	sum := 0
 	for name, text := range documents(t) {
+		if name == "CHANGELOG.md" {
+			continue
+		}
 		words := len(strings.Fields(text))
 		if limit := max(longest[name], 420); words > limit {
 			t.Errorf("%s has %d words; want %d at most", name, words, limit)
@@ -280,7 +277,7 @@ func withoutCode(text string) iter.Seq2[string, int] {
 // A paragraph, and an item of a list, is one line: so that no line breaks inside of a link, and an editor chooses the width.
 func TestAParagraphIsOneLine(t *testing.T) {
 	t.Parallel()
-	begins := regexp.MustCompile(`^(\s*$|\||#|<!--|\s*- |\s*\d+\. |    )`)
+	begins := regexp.MustCompile(`^(\s*$|\||#|<!--|\s*- |\s*\d+\. )`)
 	for name, text := range documents(t) {
 		before, at := "", 0
 		for line, number := range withoutCode(text) {

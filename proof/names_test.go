@@ -24,9 +24,9 @@ func TestNamesInTextsExist(t *testing.T) {
 		members   = make(map[string]map[string]bool) // exported names of packages, and fields and methods of types, by the name of their owner
 		packages  = make(map[string]bool)
 		flags     = map[string]bool{"help": true, "version": true}
-		ofOthers  = []string{"caddy with", "docs clean", "kubernetes from-literal", "kubernetes server-side", "outbox data-binary",
+		ofOthers  = []string{"caddy with", "docs clean", "outbox data-binary",
 			"packaging clean", "packaging now", "packaging owner", "packaging read-only", "packaging skip",
-			"packaging snapshot"} // a document's folder, and the flag of another program
+			"packaging snapshot", "packaging sysctl"} // a document's folder, and the flag of another program
 		texts     = make(map[string]string) // documents and comments, by file
 		flagNames = regexp.MustCompile(`(?:Var|VarP|String|Bool|Duration|Int|StringSlice|StringArray|Float64|Flag)\((?:&?[\w.]+, ` +
 			`)?"([a-z][a-z-]+)"`)

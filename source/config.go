@@ -29,8 +29,8 @@ type Config struct {
 	// database then fails (stale-if-error). If zero, 10 minutes is used, or twice TTL if
 	// that is more.
 	//
-	// It is at least TTL. If it equals TTL, nothing stale is served. Once the database works again, stale answers end within 1 second + 4 × Timeout, unless lookups that
-	// ignore their context keep all of MaxConcurrent.
+	// It is at least TTL. If it equals TTL, nothing stale is served. Once the database works again, stale answers end
+	// within 1 second + 4 × Timeout, unless lookups that ignore their context hold all slots.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
 	// Timeout is how long a lookup may take, and how long it may wait for a slot of
@@ -40,10 +40,11 @@ type Config struct {
 	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Database. If zero, 256 is
 	// used.
 	//
-	// A pool of database connections bounds them further. At most three quarters of these slots, but at least one, are for names that are not
-	// remembered as publishers. Lookups that find no free slot wait: remembered publishers
-	// first, then those that IsLikely says to be likely, then those that were rejected a moment
-	// ago and come again, then all others. At most 4096 of each of these classes wait, in each shard.
+	// A pool of database connections bounds them further. At most three quarters of these slots, but at least one, are
+	// for names that are not remembered as publishers. Lookups that find no free slot wait: remembered publishers
+	// first, then those that IsLikely says to be likely, then those that were rejected a moment ago and come again,
+	// then all others. (One slot of 16 goes to the other classes, in turn.) At most 4096 of each of these classes
+	// wait, in each shard.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
 	// Patterns lets patterns in the database match: a row "*.example.com" allows each name below example.com, and not

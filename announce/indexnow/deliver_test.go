@@ -56,8 +56,8 @@ func (p *picky) rejections() (n int) {
 	return n
 }
 
-// Whichever pages are at fault, all others are accepted once, and only the former are given up. The figures
-// are those of announce/README.md.
+// Whichever pages are at fault, all others are accepted once, and only the former are given up. announce/README.md
+// has the figures of 1 and of 50 pages.
 func TestOnePageAtFaultDoesNotCostTheOthers(t *testing.T) {
 	t.Parallel()
 	const pages = 10_000

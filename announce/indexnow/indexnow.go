@@ -16,10 +16,10 @@
 // The protocol also has a GET for a single URL. Submit does not use it, because the key would be in
 // the URL of the request, which proxies and servers log.
 //
-// Submit sends one request, then the first requests of the other hosts, several at one time, then all others one after
-// another, and returns when all have ended. Only a Queue works in the background. Submit sends each URL once, unless
-// the engine rejects a request because of one of its URLs: then it sends halves of that request, to find the URL. A
-// Queue does the same, and retries.
+// Submit sends one request, then the first requests of the other hosts, several at one time, then all others one
+// after another, and returns when all have ended. Only a Queue works in the background. Submit sends each URL once,
+// unless the engine rejects a request because of one of its URLs: then it sends halves of that request, to find the
+// URL. A Queue also searches, and retries.
 package indexnow
 
 import (
@@ -52,22 +52,21 @@ type Config struct {
 	Key Key
 
 	// KeysOf returns the keys of a host, for hosts that do not share a key. If location is not "", it is one of
-	// KeyLocations, and KeysOf returns the keys of that file: several files of one host can have different keys. The
-	// first key is sent. Without a location, all keys are served, and checked by Verify; with a location, the first
-	// key is. An engine may verify a submission long after it was sent: so after a change of the key, return the old
-	// one behind the new one for some days. An error that is [ErrNoKey] says that the host has none; any other, that
-	// its keys cannot be found now. It is called for each batch and for each request of a key file, so it should
-	// remember its answers, and must be safe for concurrent use by multiple goroutines. If it is set, Key must be
-	// empty.
+	// KeyLocations, in canonical form, and KeysOf returns the keys of that file: several files of one host can have
+	// different keys. The first key is sent. Without a location, all keys are served, and checked by Verify; with a
+	// location, the first key is. An engine may verify a submission long after it was sent: so after a change of the
+	// key, return the old one behind the new one for some days. An error that is [ErrNoKey] says that the host has
+	// none; any other, that its keys cannot be found now. It is called for each batch and for each request of a key
+	// file, so it should remember its answers, and must be safe for concurrent use by multiple goroutines. If it is
+	// set, Key must be empty.
 	KeysOf func(ctx context.Context, host, location string) ([]Key, error)
 
 	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the
 	// key of its host or, if KeysOf returns one for the file, with a key of its own. If empty, the file is
 	// "/{key}.txt" at the root of each host, and covers all its pages. Otherwise each covers only pages with the same
 	// scheme and host, in the file's own directory or below it: here those that begin with
-	// "https://www.example.com/catalog/". A page is sent with that of the longest directory that covers it (the first
-	// of equals), and rejected if there is none. The protocol calls this option 2
-	// (https://www.indexnow.org/documentation).
+	// "https://www.example.com/catalog/". A page is sent with the file of the longest directory that covers it (the
+	// first of equals), or else rejected. The protocol calls this option 2 (https://www.indexnow.org/documentation).
 	KeyLocations []string
 
 	// Endpoint is the URL of the service to notify. If empty, [API] is used.

@@ -55,9 +55,9 @@ var (
 		"it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
-	// ErrSearchLimit is ErrNotSent because up to 64 requests of the call were rejected, the limit of the search for
-	// the pages that the engine rejects. (Fewer, if a request for one page fails in another way.) Submit the same
-	// URLs again soon: each call makes progress.
+	// ErrSearchLimit is ErrNotSent because the search for the pages that the engine rejects ended: after 64 rejected
+	// requests, or fewer if a request for one page failed in another way. Submit the same URLs again soon: each call
+	// makes progress.
 	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent,
 		maxRejected)
 )
@@ -172,13 +172,13 @@ type Rejected struct {
 // order of their first URLs; the parts of a rejected request come after them. A URL that is given twice is sent
 // once. URLs are escaped as RFC 3986 requires, with hosts in A-labels and without fragments.
 //
-// If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which one is the
-// cause. Then Submit sends halves of the request, until it has found the page. A call stops its search after 64
-// rejected requests. The first rejection of each batch, which has up to 10,000 URLs of one host and key file, does not
-// count, unless it is the first batch. URLs that are left have [ErrNotSent] in the report: call Submit again with
-// them. But if a page was rejected when it was sent alone, and no page of its host was accepted, the URLs of this host
-// that are left have [ErrAllRejected]. After each 413, the next requests have half as many URLs. They never get smaller
-// than one that was accepted. A page is only given up if another one of its host was accepted; otherwise the error is
+// If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which one is
+// the cause. Then Submit sends halves of the request, until it has found the page. A call stops its search after 64
+// rejected requests. The rejection of a whole group of up to 10,000 URLs (of one host and key file) does not count,
+// except for the first group. URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if
+// a page was rejected when it was sent alone, and no page of its host was accepted, the URLs of this host that are
+// left have [ErrAllRejected]. After each 413, the next requests have half as many URLs. They never get smaller than
+// one that was accepted. A page is only given up if another one of its host was accepted; otherwise the error is
 // [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and

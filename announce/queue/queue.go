@@ -23,12 +23,14 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many items the queue holds: those that wait, also for Interval, and those on their way. If zero,
-	// 100,000 is used. Hosts that the service rejects get at most half of it, all together.
+	// Capacity is how many items the queue holds: those that wait, also for Interval, and those on their way. If
+	// zero, 100,000 is used. A URL of a host that the service rejects is not added if such hosts have half of it
+	// already; in a full queue, what they have beyond half is given up.
 	Capacity int
 	// GiveUpAfter is how long a URL waits while the service rejects all items of its host, and a retry may help. Then
 	// Done gets it, with the service's last answer; after an error that no retry mends, such as a wrong key, at once.
-	// If zero, 24 hours is used.
+	// What fails temporarily, such as by 429, 5xx or no answer, is sent again without end, so this has no effect for
+	// AMP Caches. If zero, 24 hours is used.
 	GiveUpAfter time.Duration
 	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
 	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.
@@ -53,7 +55,7 @@ type Service struct {
 }
 
 // An Item is one thing to be sent. Items with the same URL are the same, and wait once. Items with the same Host
-// share requests, and the service rejects them together.
+// share requests, and problems such as a wrong key.
 type Item struct{ URL, Host string }
 
 // A Result is the outcome for one [Item].
@@ -102,8 +104,9 @@ const (
 
 // A Queue passes URLs on in the background. Each host has one request at a time. What fails temporarily is sent
 // again: after 1 second, after twice as long each further time, up to 10 minutes, and not before the service's
-// Retry-After. If the service rejects all items of a host, and a retry may help, the Queue sends one item of that
-// host at a time, and no other host waits for it. It is safe for concurrent use by multiple goroutines.
+// Retry-After. If the service rejects all items of a host ([Result].OfHost), and a retry may help, the Queue sends
+// one item of that host at a time, and no other host waits for it. It is safe for concurrent use by multiple
+// goroutines.
 type Queue struct {
 	cfg     Config
 	service Service

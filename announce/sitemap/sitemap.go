@@ -9,16 +9,16 @@
 //	state.Done(accepted...) // and state.Reject for a page that the engine rejects
 //
 // A page is new if the state does not have it, and has changed if its lastmod is later than before, or another text
-// that is no date. So if a lastmod is only a date, a second change on that day is not found. If a site changes a
-// lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it was announced and
-// the sitemaps no longer list it.
+// where not both are dates. So if a lastmod is only a date, a second change on that day is not found. If a site
+// changes a lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it was
+// announced and the sitemaps no longer list it.
 //
 // At first, every page is new. To announce only what changes from then on, call
 // state.Done(state.PendingURLs()...) after the first Update.
 //
 // A site cannot use up memory: besides the State, which has a limit, an Update without FindGone takes at most 64 MB
-// with the default limits, whatever it reads. Errors can be shown to whoever chose the URL: of what a server
-// answered, they have only the status, the Retry-After, the media type, lengths and places, and the URLs of an
+// with the default limits, whatever it reads. The texts of errors can be shown to whoever chose the URL: of what a
+// server answered, they have only the status, the Retry-After, the media type, lengths and places, and the URLs of an
 // index's sitemaps.
 package sitemap
 
@@ -117,7 +117,7 @@ type Error struct {
 	Skipped int    // entries that were skipped; 0 if the file could not be read to its end
 	Err     error
 
-	// Entries are those URLs of the first ten skipped entries, at most 200 bytes of each. They are not in the text of
+	// Entries are the URLs among the first ten skipped entries, at most 200 bytes each. They are not in the text of
 	// the error: whoever may name a file could otherwise read answers of servers that only this program reaches.
 	Entries []string
 }

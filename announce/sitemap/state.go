@@ -10,8 +10,8 @@ import (
 type State struct {
 	// Files are the sitemaps that need not be read again unless they change, by URL.
 	Files map[string]File `json:"files,omitempty"`
-	// Given are the files of the last Update with FindGone that missed none, and of all Updates since. The next
-	// Update with FindGone needs them all: the pages of a missing one would seem to be gone.
+	// Given are the files of the last complete Update with FindGone (or one with MaxGone 1), and of later ones
+	// without it. The next Update with FindGone needs them all: the pages of a missing one would seem to be gone.
 	Given []string `json:"given,omitempty"`
 	// Announced are the pages for which Done was called, with the lastmod that they had then. A W3C date with a time
 	// and a zone is in UTC; other forms are as written.
@@ -74,9 +74,9 @@ func (s *State) Done(urls ...string) {
 	}
 }
 
-// Reject notes that a page was rejected, and would be rejected again, as an indexnow.Error with a URL says. It is
-// not pending then, until its lastmod is later. Like Done, it ignores other URLs. The code is for the program that
-// reads the state again, and the reason is for people.
+// Reject notes that a page was rejected, and would be again, as an indexnow.Error with its URL set says. It is not
+// pending then, until its lastmod is later. Like Done, it ignores other URLs. The code is for the program that reads
+// the state again, and the reason is for people.
 func (s *State) Reject(u, code, reason string) {
 	if modified, ok := s.Pending[u]; ok {
 		set(&s.Rejected, u, Rejection{LastMod: modified, Code: code, Reason: reason})

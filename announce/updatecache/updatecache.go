@@ -16,7 +16,7 @@
 //
 // What update-cache does, and what it does not, by its documentation:
 //
-//   - It ensures only that a document is updated within its max-age (of Cache-Control). Without a
+//   - A flush makes the update come before max-age (of Cache-Control) has passed. Without a
 //     flush, Google's cache serves its copy while max-age lasts, 15 seconds at least (1 minute for
 //     images and other files). The first reader after that gets the old copy as well, and makes the
 //     cache fetch the new one. So set max-age to the longest time for which readers may see an old
@@ -33,7 +33,7 @@
 //
 // A Client serves any number of publishers, and is safe for concurrent use by multiple goroutines.
 // Flush sends each request once; a Queue retries. The package starts no goroutine, except in a Queue, and
-// for a moment when a slot of the rate limit is free again.
+// for a moment one second after each request.
 package updatecache
 
 import (

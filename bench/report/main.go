@@ -35,6 +35,7 @@ var rows = []struct{ label, name string }{
 	{"preflight", "Serial/case=preflight/publishers=10000"},
 	{"denied", "Serial/case=denied/publishers=10000"},
 	{"Origin of 1 MiB", "Adversarial/case=origin-1MiB/publishers=10000"},
+	{"header names of 1 MiB", "Adversarial/case=header-names-1MiB/publishers=10000"},
 	{"longest punycode prefix, all different", "Adversarial/case=longest-punycode/publishers=10000"},
 	{"to build the policy of 1,000,000", "New/publishers=1000000"},
 	{"requests a second to a server", "EndToEnd/case=allowed"},

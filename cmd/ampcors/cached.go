@@ -34,8 +34,7 @@ func newCached() *cobra.Command {
 		Example: "  ampcors cached https://www.example.com/amp/article",
 	}
 	output, caches := addOutput(cmd), addCaches(cmd)
-	forms := cmd.Flags().Bool("all-forms", false, "ask at each prefix of ampcors prefix --all that is not denied, "+
-		"because it is not public which one a cache uses; a page is served if the cache serves one of them")
+	forms := cmd.Flags().Bool("all-forms", false, allFormsHelp+"a page is served if the cache serves one of them")
 	contentType := cmd.Flags().String("type", "", "content type of a publisher's URL: c (document), i (image), r (other "+
 		"file) or another one of ampcors cacheurl; if empty, it is guessed from the extension")
 	perSecond := cmd.Flags().Float64("rate", 5, "requests per second")

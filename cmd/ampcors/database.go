@@ -59,7 +59,7 @@ func (d *database) addFlags(cmd *cobra.Command) {
 // addNoTriggers adds a flag to commands that look at a table for another program.
 func (d *database) addNoTriggers(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&d.noTriggers, "no-triggers", false,
-		"the table needs no triggers, because it is a view or the program uses sqlsource; "+
+		"the table needs no triggers, because it is a view, or your own program uses sqlsource; "+
 			"changes are seen when an answer expires")
 }
 

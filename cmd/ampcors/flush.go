@@ -70,9 +70,8 @@ func newFlush() *cobra.Command {
 	caches := addCaches(cmd)
 	cacheID := cmd.Flags().String("cache", "", "the id of the one AMP Cache to ask; if empty, all of --caches are asked")
 	complete(cmd, "cache", cacheIDs(cacheurl.DefaultCaches()))
-	forms := cmd.Flags().Bool("all-forms", false, "ask at each prefix of ampcors prefix --all that is not denied, "+
-		"because it is not public which one a cache uses; a page counts as flushed only if the cache accepts the request "+
-		"for each prefix")
+	forms := cmd.Flags().Bool("all-forms", false, allFormsHelp+
+		"a page counts as flushed only if the cache accepts the request for each prefix")
 	contentType := cmd.Flags().String("type", "c", "content type: c (document), v (document in a viewer), wp (signed "+
 		"exchange), cert (its certificate), i (image), ii (sized image) or r (other file)")
 	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
@@ -274,6 +273,10 @@ func newFlushedPage(page, prefix, cache string, err error) flushedPage {
 	p.Error, p.RetryAfter = inOurWords(err).Error(), retryAfter(err)
 	return p
 }
+
+// allFormsHelp is the beginning of the help of --all-forms.
+const allFormsHelp = "ask at each prefix of ampcors prefix --all that is not denied, because it is not public which " +
+	"one a cache uses; "
 
 // prefixesOf returns the domain prefixes of the publisher of a page that can be flushed.
 func prefixesOf(page string) (prefixes []string, err error) {

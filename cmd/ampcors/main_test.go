@@ -346,6 +346,16 @@ func TestREADMEsTranscript(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("no notes, or no summary, in\n%s", got)
 	}
+	for _, want := range []string{
+		"--advice SERVER prints it, and -o html has it, for nginx, ",
+		"\nnot tested: https://api.example.com/list: 1 trial: fewer than two of the publisher's pages work\n",
+		"\nnote: Some endpoints are called with cookies. On AMP Caches these are third-party cookies, ",
+		"\nto test more: --method, --content-type and --page-header test preflights",
+	} {
+		if !strings.Contains(rest, want) {
+			t.Errorf("no %q in\n%s", want, rest)
+		}
+	}
 	readme.Check(t, "README.md", "transcript", "```text\n"+findings+"\n…\nThe publisher's pages "+summary+"```\n")
 }
 

@@ -107,9 +107,8 @@ not tested for another reason.`,
 	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which emails must work with "+
 		"version 1 of the protocol; by default https://mail.google.com")
 	flags.StringArrayVarP(&f.header, "header", "H", nil,
-		`header of each request but preflights to an origin of a document or endpoint that you name, such as `+
-			`"Authorization: Bearer …"; `+
-			`it is not in the report`)
+		`header of each request to an origin of a document or endpoint that you name, such as `+
+			`"Authorization: Bearer …" (preflights get no Authorization and no Cookie); it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
 		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")
@@ -121,8 +120,8 @@ not tested for another reason.`,
 	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate")
 	flags.Float64Var(&f.rate, "rate", probe.DefaultRate, "requests per second; 0 for no limit")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of a request")
-	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0: 5 minutes, or three times as "+
-		"long as the requests take at --rate, if that is longer")
+	flags.DurationVar(&f.maxTime, "max-time", 0, "time limit of the whole probe; if 0: 5 minutes for documents, and "+
+		"then 5 minutes, or three times as long as the requests take at --rate, if that is longer")
 	flags.Int64Var(&f.maxAnswer, "max-answer", 1, "largest answer or document that is read, in MiB")
 	flags.IntVar(&f.maxEndpoints, "max-endpoints", 200, "test at most this many endpoints of a document")
 	f.caches = addCaches(cmd)

@@ -45,7 +45,7 @@ const pingTimeout = 10 * time.Second
 const aboutConfig = "The file is a JSON configuration; test it with ampcors check. It is read again when it changes, " +
 	"and on SIGHUP, and so is the file of --caches. With a database, publishers in its table are allowed too; " +
 	"\"source\" " +
-	"in the file sets how long answers are remembered."
+	"in the file sets how long answers are remembered; after a change of it, restart."
 
 // A service is what serve-authz and serve-proxy have in common: they decide by a file that they follow, and perhaps a
 // database, until they are told to end.
@@ -65,7 +65,8 @@ func (s *service) addFlags(cmd *cobra.Command, listen string) {
 		"At a loopback address, it answers only if Host is an IP address or localhost")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json: one object on each line")
 	flags.BoolVar(&s.logDenied, "log-denied", false, fmt.Sprintf(
-		"log denied requests, with origin, reason, method, host and path: %d in a second on average", deniedPerSecond))
+		"log denied requests, with origin, reason, method, host and path: at most %d in a second on average",
+		deniedPerSecond))
 	complete(cmd, "log-format", []string{"text", "json"})
 	s.caches = addCachesOver(cmd)
 	s.database.addFlags(cmd)
@@ -83,7 +84,7 @@ type running struct {
 	mw       *ampcors.Middleware
 	log      *slog.Logger
 	listener net.Listener
-	lookups  time.Duration // how long lookups for a request can take
+	lookups  time.Duration // how long lookups for a request can take, also with patterns
 }
 
 // smallServer returns a server for requests without a body, and short responses.
@@ -130,7 +131,7 @@ func (s *service) run(cmd *cobra.Command, d decider) error {
 		return withoutDatabase(err, "--database or "+databaseEnv)
 	}
 	asked, _ := (configfile.File{Path: s.config}).SourceConfig() // it was read without an error before
-	run := &running{mw: mw, log: log, lookups: 4 * cmp.Or(asked.Timeout, time.Second)}
+	run := &running{mw: mw, log: log, lookups: 10 * cmp.Or(asked.Timeout, time.Second)}
 	if run.listener, err = listen("--listen", s.listen); err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 // deniedPerSecond is the number of lines of --log-denied: anyone can cause denials.
 const deniedPerSecond = 10
 
-// A deniedLog logs denied requests, at most deniedPerSecond. It is safe for concurrent use by multiple goroutines.
+// A deniedLog logs denied requests, at most deniedPerSecond on average. It is safe for concurrent use by multiple
+// goroutines.
 type deniedLog struct {
 	log    *slog.Logger
 	limit  *rate.Limiter

@@ -46,7 +46,7 @@ func newSourceInstall() *cobra.Command {
 		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it " +
 			"and on the domains; " +
-			"and, in PostgreSQL, triggers that report changes to all servers, under the same --condition. Columns, indexes " +
+			"and, in PostgreSQL, triggers that report changes to all servers, by --condition. Columns, indexes " +
 			"and prefixes that are there are not touched; triggers of an earlier version, and an index that is not valid, are " +
 			"replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +

@@ -146,6 +146,6 @@ func TestFiberTakesTrailersForHeaders(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if origin := resp.Header.Get("Access-Control-Allow-Origin"); origin != "https://www.example.com" {
-		t.Errorf("%s %q; examples/README says that the trailer counts", resp.Status, origin)
+		t.Errorf("%s %q; The comment of main.go says that the trailer counts", resp.Status, origin)
 	}
 }

@@ -4,8 +4,9 @@
 //	curl -i -H 'Origin: https://www-example-com.cdn.ampproject.org' http://localhost:8080/articles
 //
 // In a group, a preflight gets 404. After gin.WrapH(mw.Wrap(noop)) has written a 403, gin runs the handler anyway. Use
-// protects only what is added after it. gin redirects a trailing slash before it, without CORS headers, so a page
-// cannot follow the redirect.
+// protects only what is added after it. gin redirects a trailing slash before any middleware, without CORS headers, so
+// a page cannot follow the redirect. A check of the tenant in a middleware must call c.AbortWithStatus, and give
+// DecisionFromContext the context c.Request.Context().
 package main
 
 import (

@@ -113,7 +113,7 @@ func NewOutbox(pool *pgxpool.Pool, client *indexnow.Client, cfg Config) (*Outbox
 	return o, err
 }
 
-// Start sends URLs until Stop is called.
+// Start sends URLs until Stop is called or ctx is done.
 func (o *Outbox) Start(ctx context.Context) error { return o.river.Start(ctx) }
 
 // Stop lets the requests in progress finish, for up to 5 seconds.

@@ -34,8 +34,8 @@ type SendArgs struct {
 // Kind names the job in River's tables.
 func (SendArgs) Kind() string { return "outbox_send" }
 
-// InsertOpts has each host have one job. Its state does not matter, as long as it is not over: a
-// host gets no requests while it waits for a retry.
+// InsertOpts allows one job for each host and key file until the job is over: a host gets no requests while its job
+// waits for a retry.
 func (SendArgs) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{
 		MaxAttempts: 10_000, // the engine may be down for days

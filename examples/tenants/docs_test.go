@@ -22,7 +22,7 @@ func TestTheDocumentHasTheseLines(t *testing.T) {
 		programs += string(text)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(document), -1)
-	if len(blocks) != 3 {
+	if len(blocks) != 2 {
 		t.Fatalf("%d blocks", len(blocks))
 	}
 	for _, block := range blocks {

@@ -1,11 +1,13 @@
-// Package readme reads and writes those parts of a README that tests write.
+// Package readme reads and writes those parts of documents that tests write.
 package readme
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"text/tabwriter"
 )
 
 // Part returns the part of a file with a name, and what is before and after it. It is between
@@ -46,4 +48,15 @@ func Check(t testing.TB, file, name, text string) {
 	} else if _, part, _ := Part(t, file, name); part != text {
 		t.Errorf("%s: the part %q is\n%s\nwant\n%s", file, name, part, text)
 	}
+}
+
+// Aligned returns the rows of a table as text, with columns of equal width.
+func Aligned(table [][]string) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range table {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	w.Flush()
+	return text.String()
 }

@@ -16,7 +16,7 @@ const Sender = "news@example.com"
 type EmailCase struct {
 	Name      string
 	Backend   http.Handler
-	NotTested string   // a part of an Untested.Reason; if it and Want are empty, everything must be tested
+	NotTested string   // a part of an Untested.Reason; if empty, everything must be tested
 	Want      []string // the ids that must be found, and no others; sorted
 }
 

@@ -118,5 +118,5 @@ func (r *Reports) becomesKnown() {
 	}
 }
 
-// UntilExpiry is for Reports.Fails, if lookups work: what follows from the failure.
+// UntilExpiry is the effect for Reports.Fails while lookups still work.
 const UntilExpiry = "a change is seen when the remembered answer expires"

@@ -57,9 +57,8 @@ func (s *Table) Install(ctx context.Context) error {
 	return nil
 }
 
-// IsInstalled reports whether the table has the triggers of this version and Config.Table, and
-// they are enabled. An error that is [ErrOtherTriggers] says that it has those of another
-// Config.Table.
+// IsInstalled reports whether the table has the triggers of this version and Config.Table, and they are enabled. An
+// error that is [ErrOtherTriggers] says that the triggers are of another Config.Table.
 func (s *Table) IsInstalled(ctx context.Context) (bool, error) {
 	var own, others int
 	var isHidden bool

@@ -51,11 +51,10 @@
 //
 // # Cluster and Sentinel
 //
-// Set InitAddress in Config.Redis as rueidis documents, for Sentinel also
-// Sentinel.MasterSet, and for a Cluster Config.Topology. With Redis Cluster, the database has shards: a node that
-// hangs or fails does not affect publishers on the others, except for less than 1 % whose hash slots
-// are next to those of that node. Lookups and writes go to masters
-// only, as a replica may get a change later than the message about it.
+// Set InitAddress in Config.Redis as rueidis documents, for Sentinel also Sentinel.MasterSet, and for a Cluster
+// Config.Topology. With Redis Cluster, the database has shards: a node that hangs or fails does not affect publishers
+// on the others, except for about 1 % whose hash slots are next to those of that node. Lookups and writes go to
+// masters only, as a replica may get a change later than the message about it.
 //
 // Redis replicates after it has answered. If a master dies, its last changes can be lost: a publisher that was removed
 // is allowed again once a replica is promoted. Set Config.Replicas to the number of replicas of each master: Add and

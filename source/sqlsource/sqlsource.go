@@ -101,7 +101,7 @@ type Config struct {
 	DomainColumn string // "domain"
 	PrefixColumn string // "hash_prefix"
 
-	// NoPrefixes is for servers that trust no AMP Cache: no hash prefix is looked up, and PrefixColumn is not needed.
+	// NoPrefixes is for servers that trust no AMP Cache: no hash prefix is looked up, and PrefixColumn must be empty.
 	NoPrefixes bool
 
 	// Condition is SQL that a row must also satisfy, such as "active AND plan <> 'free'".

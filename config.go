@@ -36,8 +36,8 @@ type Config struct {
 	// suffix, but has some below it, such as "s3.amazonaws.com". A pattern that is not over a public suffix is
 	// prohibited if it matches a host of an AMP Cache or of its third-party frames: anybody's page can be there.
 	//
-	// amppackager also uses a hash prefix for names with an underscore, or with "--" at positions 3 and 4 of a label
-	// that is no A-label.
+	// List also by themselves, because one implementation hashes them: names with an underscore, or with "--" at
+	// positions 3 and 4 of a label that is no A-label.
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. An empty list, which is not
@@ -88,8 +88,8 @@ type Config struct {
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
 	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler, with no
-	// CORS header added or removed. While it is set, this package stops no forged request. Use it for a
-	// trial run in front of what protects the handler today.
+	// CORS header added or removed (nginx.conf of package authz changes responses all the same). While it is set,
+	// this package stops no forged request. Use it for a trial run in front of what protects the handler today.
 	//
 	// Observe and Stats show what would have happened. Allowed requests, preflights too, get the usual response, so
 	// Credentialed, Methods and the headers must be as in the middleware that protects the handler.
@@ -116,7 +116,7 @@ type Config struct {
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's
 	// implementations give the same prefix to another host. The owner of that host can then call in the publisher's
 	// name from its pages on an AMP Cache. Set it only if you own each such host. Until it is set, Warnings and
-	// "ampcors check" name those of listed domains, but none of patterns or a Source.
+	// "ampcors check" name such hosts for listed domains, not for patterns or a Source.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a
@@ -126,8 +126,8 @@ type Config struct {
 	// Cache is still accepted, because it has the same cache origin as the https page.
 	DangerouslyAllowHTTPOwnOrigins bool `json:"dangerouslyAllowHTTPOwnOrigins,omitempty"`
 
-	// DangerouslyAllowPublicSuffixWildcards allows a pattern over a whole public suffix. It is for platforms that
-	// own the suffix and want to allow all of their customers.
+	// DangerouslyAllowPublicSuffixWildcards allows a pattern in Publishers over a whole public suffix. It is for
+	// platforms that own the suffix and want to allow all of their customers.
 	DangerouslyAllowPublicSuffixWildcards bool `json:"dangerouslyAllowPublicSuffixWildcards,omitempty"`
 
 	// DangerouslyAllowUnsafeRequestsWithoutOrigin allows requests with a method other than GET, HEAD or OPTIONS

@@ -31,7 +31,7 @@ type Decision struct {
 	CacheID string
 
 	// EmailSender is the sender that an AMP for Email request names; "" for any other request, and without
-	// [Config].Email. It is as the request has it: the domain may be in upper case. It is unverified and of any
+	// [Config].Email. It is as the request has it: the domain may be in upper case. It is unverified, and of any
 	// length unless the request is allowed.
 	EmailSender string
 

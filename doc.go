@@ -33,16 +33,16 @@
 // denies one that does not decode to exactly one publisher: package [github.com/ampcors/ampcors/cacheurl] says
 // how, and where this differs from AMP's document.
 //
-// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly
-// listed publisher, or of one that the Source knows, even for names that have a readable prefix. A
-// pattern such as "*.example.com" matches no hash prefix. The hashes of all listed publishers are
-// computed when the Middleware is made. An LRU of at most 4,096 prefixes is in front of them. An
-// evicted prefix costs a base32 decoding, a binary search and one SHA-256; its decision is the same.
+// A hash prefix, which has no dash, cannot be reversed. It is accepted if it is the hash of an exactly listed
+// publisher, or of one that the Source finds by its hash, even for names that have a readable prefix. A pattern such
+// as "*.example.com" matches no hash prefix. The hashes of all listed publishers are computed when the Middleware is
+// made. An LRU of at most 4,096 prefixes is in front of them. An evicted prefix costs a base32 decoding, a binary
+// search and one SHA-256; its decision is the same.
 //
-// Some hosts share a prefix, so that no server can tell their pages apart. If both can exist, the
-// prefix is denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still
-// get in, and [Config.Warnings] lists such publishers. Other shared prefixes cannot be denied by a
-// rule: see "Hosts that share a prefix" in package cacheurl.
+// Some hosts share a prefix, so that no server can tell their pages apart. If a prefix has two readings that can
+// exist, it is denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still get in, and
+// [Config.Warnings] lists such publishers. Other shared prefixes cannot be denied by a rule: see "Hosts that share a
+// prefix" in package cacheurl.
 //
 // A publisher may be written in Unicode. Which letters are valid depends on the version of Unicode that
 // golang.org/x/net/idna has: Unicode 15 before Go 1.27, Unicode 17 since. A list that is accepted by a server
@@ -56,8 +56,8 @@
 // # What is decided
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim and never
-// changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless it is no
-// preflight and Sec-Fetch-Site says that it is the API host's own page. A request without Origin passes if it is safe
+// changes a decision on a website's request. A request with an Origin that is not allowed is denied. Only the API
+// host's own page, by Sec-Fetch-Site, is not, except for preflights. A request without Origin passes if it is safe
 // (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
 // Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared
 // caches store them. If an outer handler has set Vary, its members are kept, in one line. A denial is never stored by
@@ -90,8 +90,7 @@
 // chi's With and Group, or a gin group. A framework that has handlers of its own must stop if [Middleware.Handle]
 // returns false for proceed. In gin, call Abort (gin.WrapH does not), or the handler runs after the denial. fiber
 // reuses the memory of requests: clone strings before Config.Observe stores them. Package ampcorstest checks a
-// router. The folder examples has a program for each framework, their comments and its README have the usual
-// mistakes.
+// router. The folder examples has a program for each framework. Its README and the comments have the usual mistakes.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them with
 // Access-Control-Allow-Origin "*", and AMP Caches send the same header with their copies. Files that only
@@ -118,12 +117,11 @@
 // cross-site scripting bug is still its publisher's page.
 //
 // The handler gets the server's own ResponseWriter, so it can change the headers. A handler that sets
-// Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which
-// then has two. If it replaces Vary, a shared cache may give one publisher's response to another. With
-// nginx before 1.23, an added Vary line has the same effect. A [net/http/httputil.ReverseProxy] as the
-// handler adds the backend's headers, and clears all headers after a 1xx response of the backend, such
-// as 103 Early Hints. (A client cannot cause 100 Continue, except over HTTP/3: Expect is removed from
-// the request.) Package guard prevents all this.
+// Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which then has two.
+// If it replaces Vary, a shared cache may give one publisher's response to another. With nginx before 1.23, an added
+// Vary line has the same effect. A [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and
+// clears all headers after a 1xx response of the backend, such as 103 Early Hints. (No client makes a handler write
+// 100 Continue, because Expect is removed from the request; over HTTP/3, it can.) Package guard prevents all this.
 //
 // # Sources
 //

@@ -23,8 +23,8 @@ import (
 //     Origin; ampcors accepts only those in Clients, and otherwise ignores the query parameter.
 //
 // Requests of websites are allowed or denied as if Email were zero. There are two differences. Their Vary also has
-// AMP-Email-Sender, so that a shared cache does not give a page's response to an email. And a request whose Origin is
-// denied has ReasonNoEmailSender if that is a mail client's, unless the Source fails.
+// AMP-Email-Sender, so that a shared cache does not give a page's response to an email. And a mail client's Origin
+// that is denied has ReasonNoEmailSender, unless the Source fails.
 //
 // Responses to emails never have Access-Control-Allow-Credentials, and expose no header except the one that
 // version 1 needs. Like Origin, the sender is a claim that any program can make: what an email may read must
@@ -37,7 +37,7 @@ type Email struct {
 	// Senders are the addresses whose emails may call: "news@example.com", or "*@example.com" for everybody at
 	// example.com, but not at its subdomains. All addresses at such a domain must be yours: at "gmail.com" anybody
 	// can have one. The part before the "@" is compared byte by byte: list each spelling that is sent. An empty list
-	// turns Email off (then Clients must be missing, too).
+	// turns Email off (then Clients must be missing or empty, too).
 	//
 	// Domains of large mail providers are prohibited after "*@" unless DangerouslyAllowMailProviderWildcards is
 	// set. Not all providers are known here. Domains are compared in lower-case ASCII; they may be written in

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Middleware answers CORS for the publishers of its [Config], and denies what the configuration does not allow.
-// It is safe for concurrent use by multiple goroutines. [New] makes one; the zero value has no publishers and
-// denies every origin.
+// Middleware answers CORS for the publishers of its [Config], and denies what the configuration does not allow. It is
+// safe for concurrent use by multiple goroutines. [New] makes one; the zero value has no publishers and denies every
+// origin but the API host's own.
 type Middleware struct {
 	policy atomic.Pointer[policy]
 	tally  tally

@@ -15,7 +15,7 @@ type Stats struct {
 	// Caches has, by its ID, each AMP Cache that was ever trusted.
 	Caches map[string]CacheStats `json:"caches"`
 
-	// Publishers is the length of Config.Publishers, as it was given last.
+	// Publishers is the length of Config.Publishers that is in force, as it was given.
 	Publishers int `json:"publishers"`
 
 	// Fingerprint is the same number, below 2^48, for the same publishers and patterns in any order and spelling, and

@@ -49,9 +49,9 @@ type Route struct {
 	// Credentialed is Config.Credentialed: the pages of the route send cookies.
 	Credentialed bool
 
-	// OtherPublisher is one that is allowed like Publisher, and that Path does not belong to: another tenant.
-	// If it is not "", its pages must not get what is at Path: they must get 401, 403 or 404, and the Publisher's
-	// pages another status.
+	// OtherPublisher is one that is allowed like Publisher, and that Path does not belong to: another tenant. If it
+	// is not "", its pages must not get what is at Path: they must get 401, 403 or 404, and the Publisher's pages
+	// should get another status.
 	OtherPublisher string
 
 	// Caches are Config.Caches; if nil, [cacheurl.DefaultCaches].
@@ -70,11 +70,11 @@ type Route struct {
 	// DangerouslyAllowUnsafeRequestsWithoutOrigin is the field of Config with this name.
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool
 
-	// NotCalled says that the route's own request must not be sent, because of what its handler does. A GET, which
-	// should change nothing, is sent all the same. So are requests that must be denied: their handler runs if the
-	// Middleware is not in front of it. Check then does not see what is behind the Middleware: a Path that no route
-	// has, a handler that replaces headers, a protection against CSRF that denies pages of caches, or another
-	// tenant's page.
+	// NotCalled says that the route's own request must not be sent, because of what its handler does. So Check does
+	// not see what is behind the Middleware: a Path that no route has, a handler that replaces headers, a protection
+	// against CSRF that denies pages of caches, or another tenant's page. A GET, which should change nothing, is sent
+	// all the same, and so are requests that must be denied: they reach the handler if the Middleware is not in front
+	// of it.
 	NotCalled bool
 
 	// Ran reports whether the route's handler ran since the last call of Ran. The code that notes a run must be in the

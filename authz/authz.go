@@ -11,13 +11,13 @@
 //
 // 200 says that the request may go on. 403, 503 (for nginx: 403) or the status of 300 or more that Config.Denied
 // wrote says that it may not. 204 answers an allowed preflight: the proxy must pass this answer on to the client,
-// less the three headers below. All decisions have the headers that ampcors writes for such a request: the CORS
-// headers, Vary, and Cache-Control for a denial. They also have these, which should not reach the client:
+// less the headers below. All decisions have the headers that ampcors writes for such a request: the CORS headers,
+// Vary, and Cache-Control for a denial. They also have these, which should not reach the client:
 //
 //	X-Ampcors-Status: 200            what the status is or, for nginx, should be
 //	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]
 //	X-Ampcors-Publisher: example.com only if it is known
-//	X-Ampcors-Request: 4bf9…         nginx's number of the request: with it, 200 or 204 is permission for this request
+//	X-Ampcors-Request: 4bf9…         nginx's number of the request: with it, 200 is permission for this request
 //
 // If Envoy asks, and the publisher of a request that may go on is not known, the answer also has
 // X-Envoy-Auth-Headers-To-Remove: the backend must not get an X-Ampcors-Publisher from the client.

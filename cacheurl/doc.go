@@ -15,8 +15,8 @@
 //   - A prefix without a dash, a hash prefix, is 52 characters of base32. They spell the
 //     SHA-256 of the domain, and cannot be reversed.
 //   - A prefix with a dash is decoded from punycode if it begins "xn--". Then "0-" and "-0" around it
-//     are removed. Then it is read from left to right: "--" is a hyphen and "-" is a dot. An ASCII
-//     prefix is wrapped in "0-" and "-0" exactly if it has dashes at positions 3 and 4, except for
+//     are removed. Then it is read from left to right: "--" is a hyphen and "-" is a dot. ASCII
+//     text is wrapped in "0-" and "-0" exactly if it has dashes at positions 3 and 4, except for
 //     toolbox-cache-url's "xn--...", see below. An internationalized one may be wrapped or not, because
 //     implementations count positions differently.
 //   - The resulting domain has at least two labels. No label begins or ends with a hyphen,

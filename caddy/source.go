@@ -23,8 +23,8 @@ import (
 type Source interface {
 	caddy.Module
 
-	// Open returns the source. It does not wait for a connection, and fails only if the configuration is wrong: while
-	// the database cannot be reached, lookups fail, and the source connects in the background.
+	// Open returns the Database. It does not wait for a connection, and fails only if the configuration is wrong:
+	// while the database cannot be reached, lookups fail, and the source connects in the background.
 	//
 	// The source may be used longer than the configuration that it comes from, so it must not
 	// use the caddy.Context of the module. When it is no longer used, end is called.

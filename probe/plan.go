@@ -6,8 +6,8 @@ import (
 )
 
 // A Trial is one question to an endpoint: can a page at this origin call it? The plan of a probe is the list of its
-// trials. It is made before any trial is sent, and each trial ends with exactly one [Outcome], so that nothing can be
-// counted as fine that was not looked at.
+// trials. It is made before any trial is sent, and each trial ends with exactly one [Outcome] (those at the target of
+// a redirect are dropped if there is none), so that nothing can be counted as fine that was not looked at.
 type Trial struct {
 	Endpoint  string  `json:"endpoint"`
 	Method    string  `json:"method"`
@@ -19,7 +19,7 @@ type Trial struct {
 	Origin    string  `json:"origin"` // of the page; "" if there is none
 	Form      string  `json:"form,omitempty"`
 	Outcome   Outcome `json:"outcome"`
-	Works     bool    `json:"works,omitempty"` // a browser gives the page a usable answer
+	Works     bool    `json:"works,omitempty"` // of KindPage and KindEmails: the answer is usable
 	// any page can read the answer (Access-Control-Allow-Origin: * without credentials), so this is no problem
 	IsPublic bool   `json:"isPublic,omitempty"`
 	Causes   []ID   `json:"causes,omitempty"`   // of a problem: ids of findings

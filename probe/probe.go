@@ -152,7 +152,7 @@ type Report struct {
 	Notes    []string  `json:"notes"`
 	More     []string  `json:"more"` // which flags would test more
 	Findings []Finding `json:"findings"`
-	Snippets []Snippet `json:"snippets"` // for common servers, if there is a finding
+	Snippets []Snippet `json:"snippets"` // for common servers, if a finding is about the CORS headers that the backend sends
 	Summary  Summary   `json:"summary"`
 }
 
@@ -188,8 +188,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, true)
 }
 
-// Plan returns the report that Run would return, with the trials, but sends none of them. It only
-// fetches the document.
+// Plan returns the report that Run would return, with the trials, but sends none of them. It only fetches the
+// document. Run leaves out trials at the target of a redirect if nothing redirects.
 func Plan(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, false)
 }

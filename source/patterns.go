@@ -32,8 +32,8 @@ func patternsOf(domain string) (texts [maxPatterns]string) {
 	return texts
 }
 
-// RememberedPattern is Remembered for the nearest pattern that matches a domain, such as "*.example.com". Check the
-// domain first: a pattern matches each name below its own.
+// RememberedPattern is Remembered for the nearest pattern that matches a domain, such as "*.example.com". Validate
+// the domain first: a pattern matches any text below its own domain.
 func (s *Source) RememberedPattern(domain string) (pattern string, ok bool) {
 	if !s.isMade() || !s.options.Patterns {
 		return "", false

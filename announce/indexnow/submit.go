@@ -56,8 +56,8 @@ var (
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
 	// ErrSearchLimit is ErrNotSent because the search for the pages that the engine rejects ended: after 64 rejected
-	// requests, or fewer if a request for one page failed in another way. Submit the same URLs again soon: each call
-	// makes progress.
+	// requests, or in a Queue once a trial with one page failed. Submit the same URLs again soon: each call makes
+	// progress.
 	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent,
 		maxRejected)
 )
@@ -174,12 +174,11 @@ type Rejected struct {
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which one is
 // the cause. Then Submit sends halves of the request, until it has found the page. A call stops its search after 64
-// rejected requests. The rejection of a whole group of up to 10,000 URLs (of one host and key file) does not count,
-// except for the first group. URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if
-// a page was rejected when it was sent alone, and no page of its host was accepted, the URLs of this host that are
-// left have [ErrAllRejected]. After each 413, the next requests have half as many URLs. They never get smaller than
-// one that was accepted. A page is only given up if another one of its host was accepted; otherwise the error is
-// [ErrAllRejected].
+// rejected requests. The rejection of a request that was not made smaller yet does not count, except the very first.
+// URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if a page was rejected when it
+// was sent alone, and no page of its host was accepted, the URLs of this host that are left have [ErrAllRejected].
+// After each 413, the next requests have half as many URLs. They never get smaller than one that was accepted. A page
+// is only given up if another one of its host was accepted; otherwise the error is [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the first ten errors of the report. After a failure that would happen again, the

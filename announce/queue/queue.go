@@ -28,9 +28,9 @@ type Config struct {
 	// already; in a full queue, what they have beyond half is given up.
 	Capacity int
 	// GiveUpAfter is how long a URL waits while the service rejects all items of its host, and a retry may help. Then
-	// Done gets it, with the service's last answer; after an error that no retry mends, such as a wrong key, at once.
-	// What fails temporarily, such as by 429, 5xx or no answer, is sent again without end, so this has no effect for
-	// AMP Caches. If zero, 24 hours is used.
+	// Done gets it, with the service's last answer. If no retry helps, such as with a wrong key, Done gets it at
+	// once. What fails temporarily, such as by 429, 5xx or no answer, is sent again without end, so this has no
+	// effect for AMP Caches. If zero, 24 hours is used.
 	GiveUpAfter time.Duration
 	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
 	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.
@@ -416,10 +416,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Shutdown closes the queue, lets Run finish the requests on their way, and then sends immediately what still waits
-// for hosts whose last request did not fail, each until one fails, unless the service asked to wait. It returns the
-// URLs that are left, which the service perhaps does not have: the URLs of hosts that fail, and all that are not
-// accepted before ctx ends, which interrupts the requests.
+// Shutdown closes the queue, lets Run finish the requests on their way, and then, unless the service asked to wait,
+// sends at once what still waits for hosts whose last request did not fail, until a request of the host fails. It
+// returns the URLs that are left, which the service perhaps does not have: the URLs of hosts that fail, and all that
+// are not accepted before ctx ends, which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed {

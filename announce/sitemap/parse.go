@@ -49,8 +49,8 @@ func (e entry) place() string {
 // All limits are checked before memory is taken for what is beyond them.
 const (
 	maxEntries = 50_000 // of a sitemap or an index: https://www.sitemaps.org/protocol.html
-	// bytes of a tag with its attributes, of a text between tags, or of a comment; 8 MiB in feeds, where a text may
-	// be a whole page
+	// bytes of a tag with its attributes, of a text between tags, or of a comment; in feeds, where a text may be a
+	// whole page, 8 MiB of a text or a comment
 	maxToken = 64 << 10
 	maxDepth = 100    // of elements
 	maxText  = 10_000 // bytes of a URL or a date
@@ -170,7 +170,7 @@ var formats = map[string]*format{
 		isURLInAttribute: true},
 }
 
-// maxFeedToken is maxToken of a feed.
+// maxFeedToken is maxToken of a text or a comment in a feed. (Attributes take ten times what they have in the file.)
 const maxFeedToken = 8 << 20
 
 var (
@@ -178,20 +178,33 @@ var (
 	errCharset = errors.New("its XML declaration names another encoding; want UTF-8, which the protocol requires")
 )
 
-// A tokenReader limits what is read for one token.
+// A tokenReader limits what is read for one token: maxToken of a tag, and most of all others.
 type tokenReader struct {
 	*bufio.Reader
-	left int
+	most int
+	n    int   // bytes of this token
+	tag  bool  // it is a tag: "<" without "!"
+	last byte  // what was read last
 	err  error // why reading ended
 }
 
+// begin begins a token. Of a text, the decoder has read the "<" behind it, too.
+func (t *tokenReader) begin(most int) { t.most, t.n, t.tag = most, 0, t.last == '<' }
+
 func (t *tokenReader) ReadByte() (c byte, err error) {
-	if t.left == 0 {
+	if t.n >= t.most || t.tag && t.n >= maxToken {
 		t.err = errToken
 		return 0, t.err
 	}
-	t.left--
 	c, t.err = t.Reader.ReadByte()
+	switch {
+	case t.n == 0 && c == '<':
+		t.tag = true
+	case t.last == '<' && c == '!': // a comment, a directive or CDATA
+		t.tag = false
+	}
+	t.n++
+	t.last = c
 	return c, t.err
 }
 
@@ -221,8 +234,8 @@ func (p *parser) xml(in *bufio.Reader) error {
 		if n%1000 == 0 && p.ctx.Err() != nil {
 			return p.ctx.Err()
 		}
-		if tokens.left = maxToken; kind != nil && kind.isFeed {
-			tokens.left = maxFeedToken
+		if tokens.begin(maxToken); kind != nil && kind.isFeed {
+			tokens.begin(maxFeedToken)
 		}
 		token, err := d.RawToken()
 		switch {

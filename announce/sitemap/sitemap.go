@@ -8,10 +8,10 @@
 //	report, err := client.Submit(ctx, state.PendingURLs()...)
 //	state.Done(accepted...) // and state.Reject for a page that the engine rejects
 //
-// A page is new if the state does not have it, and has changed if its lastmod is later than before, or another text
-// where not both are dates. So if a lastmod is only a date, a second change on that day is not found. If a site
-// changes a lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it was
-// announced and the sitemaps no longer list it.
+// A page is new if the state does not have it, and has changed if its lastmod is later or, if the old or new one is
+// no date, differs. So if a lastmod is only a date, a second change on that day is not found. If a site changes a
+// lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it was announced and
+// the sitemaps no longer list it.
 //
 // At first, every page is new. To announce only what changes from then on, call
 // state.Done(state.PendingURLs()...) after the first Update.
@@ -75,11 +75,10 @@ type Config struct {
 	// to its end, two files are the same after redirects, an entry is skipped, no page is listed, or too many are
 	// gone. Pages that were found gone earlier stay in Gone, and wait.
 	FindGone bool
-	// MaxGone is the share of the announced pages that may be gone at one time. Gone pages count until
-	// Done is called for them. The limit exists because a broken sitemap looks like one from which many
-	// pages are gone. Up to ten pages may always be gone. Values from above 0 to 1 are valid; for any
-	// other, 0.1 is used. When you have seen that more are gone, or leave out a file on purpose, use 1
-	// once.
+	// MaxGone is the share of the announced pages that may be gone at one time. Gone pages count until Done is called
+	// for them. The limit exists because a broken sitemap looks like one from which many pages are gone. Up to ten
+	// pages may always be gone, if others are listed. Values from above 0 to 1 are valid; for any other, 0.1 is used.
+	// When you have seen that more are gone, or leave out a file on purpose, use 1 once.
 	MaxGone float64
 }
 

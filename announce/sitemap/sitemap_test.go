@@ -662,6 +662,10 @@ func TestAnyFileTakesLittleMemory(t *testing.T) {
 	}{
 		"attributes": {file: repeated{before: "<urlset", text: ` a=""`, times: endless},
 			err: "a tag, text or comment of more than 65536 bytes"},
+		"attributes of a feed": {file: repeated{before: "<feed><entry", text: ` a=""`, times: endless},
+			err: "a tag, text or comment of more than 65536 bytes"},
+		"attributes of a feed, behind a text": {file: repeated{before: "<rss><channel>a<item", text: ` a=""`, times: endless},
+			err: "a tag, text or comment of more than 65536 bytes"},
 		"attributes of many": {file: repeated{before: "<urlset>", text: "<url" + strings.Repeat(` a=""`, 12_000) + "/>", times: endless},
 			err: tooLong},
 		"namespaces": {file: repeated{before: "<urlset>", text: "<a" + strings.Repeat(` xmlns:a="b"`, 5000) + ">", times: endless},

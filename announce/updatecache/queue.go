@@ -8,10 +8,9 @@ import (
 	"github.com/ampcors/ampcors/cacheurl"
 )
 
-// NewQueue returns a Queue that flushes documents as they change. Each cache is asked and retried
-// independently. The URLs that its Shutdown returns, and Config.Done gets, are the URLs of the
-// documents on a cache. Add takes them too: then only that cache is asked. The rate limit of
-// [Client.Flush] applies.
+// NewQueue returns a Queue that flushes documents as they change. Each cache is asked and retried independently. What
+// its Shutdown returns, and cfg.Done gets, are the URLs of the documents on a cache. Add takes them too: then only
+// that cache is asked. The rate limit of [Client.Flush] applies.
 func (c *Client) NewQueue(cfg queue.Config) (*queue.Queue, error) {
 	return queue.New(queue.Service{Items: c.items, Send: c.sendQueued, Batch: maxRequests}, cfg)
 }

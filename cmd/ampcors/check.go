@@ -26,9 +26,9 @@ func newCheck() *cobra.Command {
 		Long: "Check a configuration file, or a list of publishers with one on each line, and show what it allows. " +
 			"Warnings name publishers whose domain prefix is denied, because another host has the same one.\n\n" +
 			"With a database, the file must be JSON. Check also tries whether serve-proxy or serve-authz with the same flags " +
-			"can look up publishers in it. If not, the exit code is 3, or 1 if only some rows cannot be found.\n\n" +
+			"can look up publishers in it. If not, the exit code is 3, or 1 if only some rows are wrong.\n\n" +
 			"With - in place of the file, check reads the configuration of Caddy in JSON (caddy adapt) from standard input, " +
-			"and shows what each handler ampcors allows.",
+			"and shows what each ampcors in it allows.",
 		Example: "  ampcors check config.json\n  caddy adapt --config Caddyfile | ampcors check -\n  ampcors check " +
 			"--database postgres:///cms config.json\n  ampcors check --schema >schema.json",
 	}

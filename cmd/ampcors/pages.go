@@ -85,8 +85,8 @@ func addPages(cmd *cobra.Command) *givenPages {
 }
 
 const pagesHelp = "\n\nWith --sitemap and --state, run it regularly: the first run records the pages, and later runs " +
-	"announce those that are new or have changed since, and with --gone those that are gone. Pages that fail are tried " +
-	"again by the next run."
+	"announce those that are new or have a later lastmod, and with --gone those that are gone. Pages that fail are " +
+	"tried again by the next run."
 
 // rejectedHelp is for search engines; AMP Caches reject no page.
 const rejectedHelp = " If a search engine rejects a page and accepts another one of the same host in that run, the " +

@@ -46,14 +46,14 @@ func newSourceInstall() *cobra.Command {
 		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it " +
 			"and on the domains; " +
-			"and, in PostgreSQL, triggers that report changes to all servers, by --condition. Columns, indexes " +
-			"and prefixes that are there are not touched; triggers of an earlier version, and an index that is not valid, are " +
-			"replaced. So the command can run again: " +
+			"and, in PostgreSQL, triggers, made for --condition, that report changes to all servers. Columns, indexes " +
+			"and prefixes that are there are not touched; triggers of an earlier version, and an index of this command that is " +
+			"not valid, are replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
 			"Domains that no lookup finds, such as one in upper case, are listed.\n\n" +
 			"Exit codes: 0 done, 1 done, but rows are wrong or not filled, 2 nothing was changed: wrong usage, " +
 			"or the table has triggers made with other flags, 3 nothing or not all was changed, because of the database.\n\n" +
-			"Run it as the table's owner. Servers and programs need only the right to read the table.",
+			"Run it as the table's owner. Servers need only the right to read the table.",
 		Example: "  ampcors source install --database postgres:///cms --table sites --domain-column host --dry-run",
 		Args:    noArgs,
 	}

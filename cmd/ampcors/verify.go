@@ -19,8 +19,8 @@ func newVerify() *cobra.Command {
 			"Caches have; if the copy is stale, this also makes the cache fetch the key file again. The command does not read " +
 			"robots.txt, which must allow caches to fetch the key file. " +
 			"Without --key, check the key file of IndexNow; set INDEXNOW_KEY to its key, or use --keys. An argument such as " +
-			"www.example.com is asked with https; write http://www.example.com to ask with http. With --key, a host is always " +
-			"asked with https, as caches do.\n\n" + exitHelp,
+			"www.example.com is asked with https; for a key file at the root, write http://www.example.com to ask with http. " +
+			"With --key, a host is always asked with https, as caches do.\n\n" + exitHelp,
 		Example: "  ampcors verify --key private.pem www.example.com\n  ampcors verify --key private.pem --copies " +
 			"www.example.com\n  INDEXNOW_KEY=… ampcors verify www.example.com",
 	}

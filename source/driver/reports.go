@@ -24,9 +24,9 @@ type Reports struct {
 	logged   map[string]bool // the causes of this outage
 }
 
-// NewReports returns Reports that write to a log. of names the database.
-func NewReports(log *slog.Logger, of slog.Attr) *Reports {
-	return &Reports{log: log, of: of, known: make(chan struct{}), logged: make(map[string]bool)}
+// NewReports returns Reports that write to a log, in which the attribute names the database.
+func NewReports(log *slog.Logger, database slog.Attr) *Reports {
+	return &Reports{log: log, of: database, known: make(chan struct{}), logged: make(map[string]bool)}
 }
 
 // Known is closed once the first connection listens, or cannot.

@@ -54,9 +54,9 @@
 // be made, a change is seen after [source.Config].TTL. If lookups fail as well, the last answer is used until
 // MaxStale is over.
 //
-// Lookups use only connections to the listening connection's server. Each asks once for the server's start time, by
-// which it is recognized. After a move or a promotion, connections to another server are closed before their next
-// use.
+// Lookups use only connections to the listening connection's server. Each connection asks once when its server
+// started, to recognize the server. After a move or a promotion, connections to another server are closed before
+// their next use.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby

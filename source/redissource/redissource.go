@@ -36,8 +36,8 @@
 //   - CLIENT TRACKINGINFO says that changes are reported (Redis 6.2 or later, if the user has the permission;
 //     otherwise, CLIENT TRACKING succeeded when the connection began);
 //   - each hash slot has a master, by CLUSTER SLOTS, and each master a connection;
-//   - ROLE says master, outside of a Cluster. At a replica, lookups fail. Without the permission +role, that is not
-//     known, and lookups work.
+//   - ROLE says master, outside of a Cluster. At a replica, lookups fail. Without the permission +role, lookups work,
+//     and Listening is false.
 //
 // If CLUSTER SLOTS names another master for a slot, everything is looked up again, at most once in 5 s. What these
 // questions cannot show is that a connection stopped and came back between two of them.

@@ -47,8 +47,8 @@ func newSourceInstall() *cobra.Command {
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; an index on it " +
 			"and on the domains; " +
 			"and, in PostgreSQL, triggers, made for --condition, that report changes to all servers. Columns, indexes " +
-			"and prefixes that are there are not touched; triggers of an earlier version, and an index of this command that is " +
-			"not valid, are replaced. So the command can run again: " +
+			"and prefixes that are there are not touched; triggers of an earlier version, and an index of this command that " +
+			"is not valid, are replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +
 			"Domains that no lookup finds, such as one in upper case, are listed.\n\n" +
 			"Exit codes: 0 done, 1 done, but rows are wrong or not filled, 2 nothing was changed: wrong usage, " +

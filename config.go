@@ -23,8 +23,8 @@ type Config struct {
 	// Publishers are the domains whose pages may call, from the domain itself (its own origin) and, as AMP pages,
 	// from any of the Caches. Each is one domain, such as "www.example.com" or "bücher.example", or a pattern:
 	// "*.example.com" matches every domain below example.com, at any depth, but not example.com itself. Use a pattern
-	// only if all subdomains are yours. It matches no hash prefix, which cannot be reversed: list a domain with a
-	// long name by itself, too.
+	// only if all subdomains are yours. It matches no hash prefix: list a domain whose prefix would have more than 63
+	// bytes by itself, too.
 	//
 	// Case does not matter, and "xn--bcher-kva.example" is "bücher.example". Schemes, ports, paths, IP addresses,
 	// trailing dots, single labels, labels that begin or end with a hyphen, and "*" in any other place are
@@ -36,8 +36,8 @@ type Config struct {
 	// suffix, but has some below it, such as "s3.amazonaws.com". A pattern that is not over a public suffix is
 	// prohibited if it matches a host of an AMP Cache or of its third-party frames: anybody's page can be there.
 	//
-	// List also by themselves, because one implementation hashes them: names with an underscore, or with "--" at
-	// positions 3 and 4 of a label that is no A-label.
+	// If a pattern matches names that mix directions of writing, have an underscore, or have "--" at positions 3 and
+	// 4 of a label that is no A-label, list these names, too: some implementations hash them.
 	Publishers []string `json:"publishers,omitempty"`
 
 	// Caches are the AMP Caches to trust. If missing, those of AMP's registry are trusted. An empty list, which is not

@@ -58,9 +58,9 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // without [Middleware.WrapDecision], for entries of Config.Origins (also if one is the API's own origin), for emails,
 // and for the publisher "", so that a tenant that is not known gets nothing. The publisher is in any spelling that
 // Config.Publishers takes, but a pattern has at least two labels after "*.". A pattern, such as "*.example.com",
-// means each name below its domain, even a name that another tenant has by itself: try the tenant with the exact name
-// first. It means these names whether or not the pattern is listed, so a tenant must not be able to choose one over a
-// public suffix, such as "*.github.io".
+// means each name below its domain, also another tenant's: first look for the tenant with the exact name. This holds
+// even for a pattern that is not listed, so a tenant must not be able to choose a pattern over a public suffix, such
+// as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":

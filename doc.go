@@ -56,12 +56,12 @@
 // # What is decided
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim and never
-// changes a decision on a website's request. A request with an Origin that is not allowed is denied. Only the API
-// host's own page, by Sec-Fetch-Site, is not, except for preflights. A request without Origin passes if it is safe
-// (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has
-// Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared
-// caches store them. If an outer handler has set Vary, its members are kept, in one line. A denial is never stored by
-// caches. docs/requests.md has the whole table.
+// changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
+// Sec-Fetch-Site says that it is from the API host's own page and it is no preflight. A request without Origin passes
+// if it is safe (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin.
+// Every response has Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers,
+// because some shared caches store them. If an outer handler has set Vary, its members are kept, in one line. A
+// denial is never stored by caches. docs/requests.md has the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
 // their requests are decided like all others: see [Email].
@@ -90,7 +90,7 @@
 // chi's With and Group, or a gin group. A framework that has handlers of its own must stop if [Middleware.Handle]
 // returns false for proceed. In gin, call Abort (gin.WrapH does not), or the handler runs after the denial. fiber
 // reuses the memory of requests: clone strings before Config.Observe stores them. Package ampcorstest checks a
-// router. The folder examples has a program for each framework. Its README and the comments have the usual mistakes.
+// router. The folder examples has a program for each framework. Its README and the comments name usual mistakes.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them with
 // Access-Control-Allow-Origin "*", and AMP Caches send the same header with their copies. Files that only

@@ -15,9 +15,9 @@
 // Vary, and Cache-Control for a denial. They also have these, which should not reach the client:
 //
 //	X-Ampcors-Status: 200            what the status is or, for nginx, should be
-//	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]
+//	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]; or no_method, not_configured
 //	X-Ampcors-Publisher: example.com only if it is known
-//	X-Ampcors-Request: 4bf9…         nginx's number of the request: with it, 200 is permission for this request
+//	X-Ampcors-Request: 4bf9…         nginx's number of the request, repeated: 200 without it is no permission
 //
 // If Envoy asks, and the publisher of a request that may go on is not known, the answer also has
 // X-Envoy-Auth-Headers-To-Remove: the backend must not get an X-Ampcors-Publisher from the client.

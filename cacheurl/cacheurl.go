@@ -349,7 +349,7 @@ func belongsTo(prefix, domain string) bool {
 }
 
 // GuessType returns the content type that the extension of a publisher's URL suggests:
-// [Image] for "https://www.example.com/photo.jpg", [Resource] for a font such as "serif.woff2" there, and
+// [Image] for "https://www.example.com/photo.jpg", [Resource] for a font such as "/serif.woff2" on that host, and
 // [Document] for everything else, even if it is not a URL. Case does not matter. It knows only extensions that no
 // document has. (AMP's toolbox knows nearly three hundred, such as ".ai", and so takes the document
 // "/agents.ai" for an image.) Set [URL.Type] if the type is known.

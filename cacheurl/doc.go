@@ -27,9 +27,9 @@
 //   - A host that has a label with a hyphen at its edge ("a-.example.com") cannot be a
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
-//     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded in
-//     three cases: it is not punycode; the decoded name has no dot; or the decoded name does not end in
-//     a top-level domain, and the undecoded one does and has no A-label. It is denied if it is ambiguous: see below.
+//     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded if
+//     it is not punycode, if the decoded name has no dot, or if only the undecoded name ends in a top-level
+//     domain (and it has no A-label). It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
 //   - A domain whose first label begins "xn-" and has letters outside of ASCII ("xn-é.com") is accepted
 //     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes is denied,
@@ -54,8 +54,8 @@
 //     implementation writes it.
 //   - "en-us.example.com": the document says that step 5 encodes the output of step 3. Then step 4 would have
 //     no effect. Here and in the official implementations, step 5 encodes the output of step 4.
-//   - Names have at most 253 bytes. The document cites RFC 2181's limit of 255, which counts two bytes that a name
-//     as text does not have: the length of the first label, and the root's.
+//   - Names have at most 253 bytes. The document cites RFC 2181's limit of 255, which counts two bytes more
+//     than the text has: the length bytes of the first label and of the root.
 //   - "https://cdn.ampproject.org/c/s/www.example.com/": [Parse] rejects a URL without a domain prefix,
 //     because it does not have the origin of one publisher. Some links still have this form. The
 //     command ampcors cacheurl reads it.
@@ -110,8 +110,8 @@
 //   - "straße.de" and "strasse.de" share "strasse-de" in amppackager, which maps ß to ss and ς to
 //     σ, and removes joiners (U+200C and U+200D). The document's prefix for the first is
 //     "xn--strae-de-tya".
-//   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes a label that
-//     it has not encoded itself, if the label is valid punycode.
+//   - "xn-é.shop.pub" and "éƕ.shop" share "xn---shop-9ra81j" in amppackager, which decodes its
+//     own unencoded prefix "xn--..." if that is valid punycode.
 //
 // The first hosts of the first three items are not valid host names (RFC 952, RFC 5890), and
 // [DomainPrefix] rejects them. A platform whose customers choose labels below its domain must not give

@@ -22,8 +22,8 @@ type Prefix struct {
 // Request Handling". All but DomainPrefix are rewritten here (tests compare toolbox-cache-url with the original).
 // They use the program's version of golang.org/x/net/idna; amppackager at 57974efc uses an older one, without the
 // newest characters of Unicode. amppackager hashes the spelling that it gets: here, A-labels. The hash prefix is
-// last, with an empty By if none of them gives it, because caches have used it for readable names as well. It is not
-// public which of these a cache uses.
+// always last, because caches have used it for readable names as well; By is empty if none of them gives it. It is
+// not public which of these a cache uses.
 //
 // Mostly there are two: the readable prefix, and the hash prefix. Internationalized names, names with two adjacent
 // hyphens or with "xn-" first, and those that mix directions of writing can have more. Arguments and errors are as

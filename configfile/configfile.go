@@ -119,8 +119,7 @@ func (f File) New() (*ampcors.Middleware, error) {
 }
 
 // SourceConfig returns the member "source", for [source.New]. It reports malformed JSON, unknown members and wrong
-// types anywhere, but checks the values of no other member, except ids of caches. A Watcher does not apply changes of
-// source.
+// types anywhere, and of the other members' values only ids in caches. A Watcher does not apply changes of source.
 func (f File) SourceConfig() (source.Config, error) {
 	in, _, err := f.inline()
 	if err != nil {

@@ -29,10 +29,10 @@ const interval = 500 * time.Millisecond
 type WatcherConfig struct {
 	// Logger gets a line for each configuration that Run applies (level Info): how many publishers changed, some of
 	// these, and the other members that changed. It also gets one for a configuration that cannot be applied (Error).
-	// The line of an applied configuration has level Warn if at least half of 10 or more publishers are gone, or if
-	// reportOnly or a dangerous member is newly set. There is also a line for each AMP Cache that is newly trusted or
-	// no longer (Warn), and for each of the first ten ampcors.Config.Warnings, with one more that counts the others
-	// (Warn). If nil, slog.Default() is used.
+	// The line of an applied configuration has level Warn if there were 10 publishers or more and at least half are
+	// gone, or if reportOnly or a dangerous member is newly set. There is also a line for each AMP Cache that is
+	// newly trusted or no longer (Warn), and for each of the first ten ampcors.Config.Warnings, with one more that
+	// counts the others (Warn). If nil, slog.Default() is used.
 	Logger *slog.Logger
 
 	// Each signal on Reload applies the file at once, even if it did not change. To reload

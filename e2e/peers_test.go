@@ -33,7 +33,7 @@ var peerScenarios = []struct {
 	{name: "cache page posts JSON", page: cached, claim: own, call: `call('/api/write', json('POST'))`, want: "reads"},
 	{name: "page of a publisher with an international name reads", page: "https://xn--bcher-example-wob.cdn.ampproject.org",
 		claim: "https://xn--bcher-kva.example", call: `call('/api/read')`, want: "reads"},
-	{name: "page wrapped in 0- and -0 reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org",
+	{name: "page with a prefix such as 0-en--us-example-com-0 reads", page: "https://0-en--us-example-com-0.cdn.ampproject.org",
 		claim: "https://en-us.example.com", call: `call('/api/read')`, want: "reads"},
 	{name: "page of a publisher below *.news.example reads", page: "https://blog-news-example.cdn.ampproject.org",
 		claim: "https://blog.news.example", call: `call('/api/read')`, want: "reads"},

@@ -87,8 +87,8 @@ type Config struct {
 	// alone, and it is still tested that pages on the default caches are denied.
 	Caches []cacheurl.Cache
 
-	// Header and Cookie are sent only to the origins of Documents and Endpoints: Header with each request (preflights
-	// get no Authorization and no Cookie), the field Cookie with credentials. The report says to which they were
+	// Only the origins of Documents and Endpoints get Header and Cookie: Header in each request (but no Authorization
+	// or Cookie header in preflights), Cookie in each request with credentials. The report says to which they were
 	// sent, and has no values.
 	Header http.Header
 	Cookie string

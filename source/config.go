@@ -40,10 +40,10 @@ type Config struct {
 	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Database. If zero, 256 is
 	// used.
 	//
-	// A pool of database connections bounds them further. At most three quarters of these slots, but at least one, are
-	// for names that are not remembered as publishers. Lookups that find no free slot wait: remembered publishers
+	// A pool of database connections bounds them further. At most three quarters of these slots, but at least one,
+	// are for names that are not remembered as publishers. Lookups that find no free slot wait: remembered publishers
 	// first, then those that IsLikely says to be likely, then those that were rejected a moment ago and come again,
-	// then all others. (One slot of 16 goes to the other classes, in turn.) At most 4096 of each of these classes
+	// then all others. (One slot of 16 goes to these last three, in turn.) At most 4096 of each of these classes
 	// wait, in each shard.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 

@@ -97,7 +97,8 @@ func (s *Source) findWithPatterns(ctx context.Context, domain string) Answer {
 	return Answer{}
 }
 
-// CheckPattern returns why a pattern that a database has stored matches no name with [Config].Patterns, or nil.
+// CheckPattern returns nil if a pattern that a database has stored can match names with [Config].Patterns, or else
+// why not.
 func CheckPattern(pattern string) error {
 	base, isPattern := strings.CutPrefix(pattern, "*.")
 	parsed, problem := domains.Parse(base)

@@ -53,12 +53,12 @@ type Config struct {
 
 	// KeysOf returns the keys of a host, for hosts that do not share a key. If location is not "", it is one of
 	// KeyLocations, in canonical form, and KeysOf returns the keys of that file: several files of one host can have
-	// different keys. The first key is sent. Without a location, all keys are served, and checked by Verify; with a
-	// location, the first key is. An engine may verify a submission long after it was sent: so after a change of the
-	// key, return the old one behind the new one for some days. An error that is [ErrNoKey] says that the host has
-	// none; any other, that its keys cannot be found now. It is called for each batch and for each request of a key
-	// file, so it should remember its answers, and must be safe for concurrent use by multiple goroutines. If it is
-	// set, Key must be empty.
+	// different keys. The first key is sent. ServeKeys and Verify use all keys if there is no location, and otherwise
+	// only the first. An engine may verify a submission long after it was sent: so after a change of the key, return
+	// the old one behind the new one for some days. An error that is [ErrNoKey] says that the host has none; any
+	// other, that its keys cannot be found now. It is called for each batch and for each request of a key file, so it
+	// should remember its answers, and must be safe for concurrent use by multiple goroutines. If it is set, Key must
+	// be empty.
 	KeysOf func(ctx context.Context, host, location string) ([]Key, error)
 
 	// KeyLocations are the URLs of key files, such as "https://www.example.com/catalog/indexnow.txt", each with the

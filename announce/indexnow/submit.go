@@ -64,7 +64,7 @@ var (
 
 // An Error is the reason why a batch was not accepted.
 type Error struct {
-	Host       string        // the host of the URLs
+	Host       string        // the host of the URLs; of a batch that was not sent, the host whose request failed
 	URL        string        // the page that the engine rejects, if it was found; the key in it is masked
 	Err        error         // one of the errors above, or an error of KeysOf, the network or the context
 	Status     int           // of the engine's answer, or 0
@@ -174,11 +174,11 @@ type Rejected struct {
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which one is
 // the cause. Then Submit sends halves of the request, until it has found the page. A call stops its search after 64
-// rejected requests. The rejection of a request that was not made smaller yet does not count, except the very first.
-// URLs that are left have [ErrNotSent] in the report: call Submit again with them. But if a page was rejected when it
-// was sent alone, and no page of its host was accepted, the URLs of this host that are left have [ErrAllRejected].
-// After each 413, the next requests have half as many URLs. They never get smaller than one that was accepted. A page
-// is only given up if another one of its host was accepted; otherwise the error is [ErrAllRejected].
+// rejected requests. A rejection counts only if the request is a part of another, or the very first. URLs that are
+// left have [ErrNotSent] in the report: call Submit again with them. But if a page was rejected when it was sent
+// alone, and no page of its host was accepted, the URLs of this host that are left have [ErrAllRejected]. After a
+// 413, requests have half as many URLs as the rejected one, but not fewer than an accepted request. A page is only
+// given up if another one of its host was accepted; otherwise the error is [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the first ten errors of the report. After a failure that would happen again, the

@@ -23,9 +23,9 @@ import (
 type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
-	// Capacity is how many items the queue holds: those that wait, also for Interval, and those on their way. If
-	// zero, 100,000 is used. A URL of a host that the service rejects is not added if such hosts have half of it
-	// already; in a full queue, what they have beyond half is given up.
+	// Capacity is how many items the queue holds: those that wait (also because of Interval), and those on their way.
+	// If zero, 100,000 is used. Rejected hosts get no more URLs once they have half of the queue; what they had
+	// beyond that before is given up when it is full.
 	Capacity int
 	// GiveUpAfter is how long a URL waits while the service rejects all items of its host, and a retry may help. Then
 	// Done gets it, with the service's last answer. If no retry helps, such as with a wrong key, Done gets it at
@@ -35,8 +35,8 @@ type Config struct {
 	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
 	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.
 	Interval time.Duration
-	// AtOnce, at most 1000, is how many hosts get a request at one time, besides up to 4 that the service rejects. If
-	// zero, 16 is used.
+	// AtOnce, at most 1000, is how many hosts get a request at one time; up to 4 rejected hosts come on top. If zero,
+	// 16 is used.
 	AtOnce int
 	// Done is called with each URL that leaves the queue: err is nil if the service has accepted the URL;
 	// otherwise it says why the URL is not sent again. If nil, the client's log is all there is. It may be

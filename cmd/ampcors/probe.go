@@ -70,8 +70,8 @@ or changes its answers, the report says what was not tested, and never counts it
 
 Exit codes: 0 success, 1 a finding at or above --fail-on (medium by default) that neither --baseline nor --ignore ` +
 			`names, 2 wrong usage,
-3 something could not be tested because of an error, or nothing was tested; with --require-all, also if something was
-not tested for another reason.`,
+3 something could not be tested, because of an error, of --max-endpoints, or because an endpoint gets no -H or --cookie,
+or nothing was tested; with --require-all, also if something was not tested for another reason.`,
 		Example: `  ampcors probe https://www.example.com/article
   ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com

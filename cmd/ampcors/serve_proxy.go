@@ -35,8 +35,8 @@ func newServeProxy() *cobra.Command {
 			"backend's own, and keeps its Vary. The backend gets the publisher whose page calls in " + publisherHeader +
 			", and the sender of an AMP email in " + senderHeader + ". What a client sends in headers whose names begin with " +
 			"Ampcors- or Ampcors_ is removed.\n\n" +
-			"Host stays as it came, and so do, without --direct, X-Forwarded-Host and -Proto if they are set. The address of " +
-			"the client is added to X-Forwarded-For. Clients may use HTTP/2: with --tls-cert, or in cleartext " +
+			"Without --host, Host stays as it came. Without --direct, X-Forwarded-Host and -Proto stay too, if set. The " +
+			"address of the client is added to X-Forwarded-For. Clients may use HTTP/2: with --tls-cert, or in cleartext " +
 			"by prior knowledge (h2c).\n\n" + aboutConfig,
 		Example: "  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000\n" +
 			"  ampcors serve-proxy --config ampcors.json --to http://127.0.0.1:3000 --listen :443 --tls-cert cert.pem " +

@@ -24,9 +24,9 @@ func newSubmit() *cobra.Command {
 			exitHelp +
 			"\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." +
 			pagesHelp + rejectedHelp + "\n\n" +
-			"With -o json, an object for each host has how many URLs were accepted, and how many of these are pending. " +
-			"Another one for each failure has notAccepted, how many URLs a later run can send again; rejected, URLs that " +
-			"must be corrected; and retryAfter, in seconds.",
+			"With -o json, an object for each host with accepted URLs says how many there are, and how many of these are " +
+			"pending. One for each failure has notAccepted (how many URLs a later run can send), rejected (URLs to correct) " +
+			"and retryAfter (seconds).",
 		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
 			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
 	}

@@ -35,14 +35,15 @@
 //   - the connection has its LISTEN;
 //   - the triggers are there, enabled, and for this Condition (at the start, it waits 2.5 s for them, because a
 //     program may call Install first);
-//   - its user may read the table, and no policy may hide rows (while one may, lookups fail too);
+//   - its user may read the table, and no policy can hide rows (if one can, lookups fail);
 //   - the server takes writes;
 //   - the ids and versions of the table, its columns and its triggers are the same. If not, a change may have passed
 //     the triggers: everything is looked up again, and the Table goes on listening.
 //
-// The Table stops listening 0.25 s after one of these is no longer true, and 0.75 s after its connection hangs. If
-// notifications no longer arrive, it stops after 13 s at most (0.8 s at the start), or after 25 s if none can be sent.
-// The tests measure that with PgBouncer in all of its modes, and with each of pgx's ways to send a statement:
+// The Table stops listening 0.25 s after one of the first four is no longer true, and 0.75 s after its connection
+// hangs. If notifications no longer arrive, it stops after 13 s at most (0.8 s at the start), or after 25 s if none
+// can be sent. The tests measure that with PgBouncer in all of its modes, and with each of pgx's ways to send a
+// statement:
 //
 //	AMPCORS_TIMES=usual go test -count=1 -v -run 'TestListeningIsProved|TestAFaultEndsListening' ./source/pgsource
 //
@@ -54,9 +55,9 @@
 // be made, a change is seen after [source.Config].TTL. If lookups fail as well, the last answer is used until
 // MaxStale is over.
 //
-// Lookups use only connections to the listening connection's server. Each connection asks once when its server
-// started, to recognize the server. After a move or a promotion, connections to another server are closed before
-// their next use.
+// Lookups use only connections to the listening connection's server. Each connection asks once for its server's start
+// time, to recognize the server. After a move or a promotion, connections to another server are closed before their
+// next use.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby

@@ -23,8 +23,8 @@ type Config struct {
 	// Publishers are the domains whose pages may call, from the domain itself (its own origin) and, as AMP pages,
 	// from any of the Caches. Each is one domain, such as "www.example.com" or "bücher.example", or a pattern:
 	// "*.example.com" matches every domain below example.com, at any depth, but not example.com itself. Use a pattern
-	// only if all subdomains are yours. It matches no hash prefix: list a domain whose prefix would have more than 63
-	// bytes by itself, too.
+	// only if all subdomains are yours. It matches no hash prefix: if a domain's prefix would have more than 63
+	// bytes, list that domain, too.
 	//
 	// Case does not matter, and "xn--bcher-kva.example" is "bücher.example". Schemes, ports, paths, IP addresses,
 	// trailing dots, single labels, labels that begin or end with a hyphen, and "*" in any other place are

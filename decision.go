@@ -31,8 +31,8 @@ type Decision struct {
 	CacheID string
 
 	// EmailSender is the sender that an AMP for Email request names; "" for any other request, and without
-	// [Config].Email. It is as the request has it: the domain may be in upper case. It is unverified, and of any
-	// length unless the request is allowed.
+	// [Config].Email. It is as the request has it: the domain may be in upper case. It is never verified. In a denied
+	// request, it has any length.
 	EmailSender string
 
 	// Stale is set if Config.Source failed now, but confirmed the publisher within MaxStale.
@@ -58,9 +58,9 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // without [Middleware.WrapDecision], for entries of Config.Origins (also if one is the API's own origin), for emails,
 // and for the publisher "", so that a tenant that is not known gets nothing. The publisher is in any spelling that
 // Config.Publishers takes, but a pattern has at least two labels after "*.". A pattern, such as "*.example.com",
-// means each name below its domain, also another tenant's: first look for the tenant with the exact name. This holds
-// even for a pattern that is not listed, so a tenant must not be able to choose a pattern over a public suffix, such
-// as "*.github.io".
+// means each name below its domain, also another tenant's: pass a pattern only if no tenant has the exact name. This
+// holds even for a pattern that is not listed, so a tenant must not be able to choose a pattern over a public suffix,
+// such as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":

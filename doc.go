@@ -39,8 +39,8 @@
 // made. An LRU of at most 4,096 prefixes is in front of them. An evicted prefix costs a base32 decoding, a binary
 // search and one SHA-256; its decision is the same.
 //
-// Some hosts share a prefix, so that no server can tell their pages apart. If a prefix has two readings that can
-// exist, it is denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still get in, and
+// Some hosts share a prefix, so that no server can tell their pages apart. If a prefix can be read as two possible
+// hosts, it is denied, with [ReasonAmbiguousPrefix]; the publisher's own origin and its hash prefix still get in, and
 // [Config.Warnings] lists such publishers. Other shared prefixes cannot be denied by a rule: see "Hosts that share a
 // prefix" in package cacheurl.
 //
@@ -57,11 +57,11 @@
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim and never
 // changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
-// Sec-Fetch-Site says that it is from the API host's own page and it is no preflight. A request without Origin passes
-// if it is safe (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin.
-// Every response has Vary: Origin. Responses to OPTIONS also vary by Access-Control-Request-Method and -Headers,
-// because some shared caches store them. If an outer handler has set Vary, its members are kept, in one line. A
-// denial is never stored by caches. docs/requests.md has the whole table.
+// Sec-Fetch-Site says that it is from the API host's own page and it is no preflight. Several Origins are always
+// denied. A request without Origin passes if it is safe (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no
+// Sec-Fetch-Site other than same-origin. Every response has Vary: Origin. Responses to OPTIONS also vary by
+// Access-Control-Request-Method and -Headers, because some shared caches store them. If an outer handler has set
+// Vary, its members are kept, in one line. A denial is never stored by caches. docs/requests.md has the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
 // their requests are decided like all others: see [Email].
@@ -93,10 +93,9 @@
 // router. The folder examples has a program for each framework. Its README and the comments name usual mistakes.
 //
 // Files that anybody may read, such as most fonts, do not need this package: serve them with
-// Access-Control-Allow-Origin "*", and AMP Caches send the same header with their copies. Files that only
-// publishers may read can be served behind the Middleware like everything else. Give each publisher its own
-// URLs for such files: a cache may keep a single copy, with the Access-Control-Allow-Origin of the first
-// publisher that asked.
+// Access-Control-Allow-Origin "*", and AMP Caches send the same header with their copies. Files that only publishers
+// may read can be served behind the Middleware like everything else. Give each publisher its own URLs for such files:
+// a cache that ignores Vary keeps one copy, with the first publisher's Access-Control-Allow-Origin.
 //
 // # What is not protected
 //
@@ -120,8 +119,8 @@
 // Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which then has two.
 // If it replaces Vary, a shared cache may give one publisher's response to another. With nginx before 1.23, an added
 // Vary line has the same effect. A [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and
-// clears all headers after a 1xx response of the backend, such as 103 Early Hints. (No client makes a handler write
-// 100 Continue, because Expect is removed from the request; over HTTP/3, it can.) Package guard prevents all this.
+// clears all headers after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
+// Continue, because Expect is removed; over HTTP/3, Expect is kept.) Package guard prevents all this.
 //
 // # Sources
 //

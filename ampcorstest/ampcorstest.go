@@ -70,11 +70,10 @@ type Route struct {
 	// DangerouslyAllowUnsafeRequestsWithoutOrigin is the field of Config with this name.
 	DangerouslyAllowUnsafeRequestsWithoutOrigin bool
 
-	// NotCalled says that the route's own request must not be sent, because of what its handler does. So Check does
-	// not see what is behind the Middleware: a Path that no route has, a handler that replaces headers, a protection
-	// against CSRF that denies pages of caches, or another tenant's page. A GET, which should change nothing, is sent
-	// all the same, and so are requests that must be denied: they reach the handler if the Middleware is not in front
-	// of it.
+	// NotCalled says that the route's own request must not be sent, because of what its handler does. So Check misses
+	// mistakes behind the Middleware: a Path without a route, replaced headers, a protection against CSRF that denies
+	// pages of caches, or a handler that serves other tenants. A GET, which should change nothing, is sent all the
+	// same, and so are requests that must be denied: they reach the handler if the Middleware is not in front of it.
 	NotCalled bool
 
 	// Ran reports whether the route's handler ran since the last call of Ran. The code that notes a run must be in the

@@ -1,5 +1,5 @@
-// Package announce has what its subpackages share with programs that ask caches and search engines themselves: whether
-// another try may succeed, and when.
+// Package announce says whether and when another try may succeed, for its subpackages and for programs that send
+// requests themselves.
 package announce
 
 import (

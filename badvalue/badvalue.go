@@ -67,7 +67,8 @@ func Quote(value string) string {
 
 var userInfo = regexp.MustCompile(`^([A-Za-z]+:[/\\]{0,2}|[^/?#]*//)[^/?#]*@`)
 
-// Masked returns a URL, or what should be one, without its user information, which may hold a password.
+// Masked returns a URL, or what should be one, without its user information, which may hold a password (one with an
+// unescaped /, ? or # is not removed).
 func Masked(url string) string { return userInfo.ReplaceAllString(url, "$1…@") }
 
 // All returns an iterator over the [*Error]s that err is, wraps or joins, in their order.

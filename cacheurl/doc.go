@@ -28,10 +28,10 @@
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
 //     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded if
-//     it is not punycode, if the decoded name has no dot, or if only the undecoded name ends in a top-level
-//     domain (and it has no A-label). It is denied if it is ambiguous: see below.
+//     it is not punycode, if the decoded name has no dot, or if only the undecoded name, without A-labels,
+//     ends in a top-level domain. It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
-//   - A domain whose first label begins "xn-" and has letters outside of ASCII ("xn-é.com") is accepted
+//   - A domain that has letters outside of ASCII and begins "xn-" ("xn-é.com") is accepted
 //     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes is denied,
 //     because it decodes to a label that begins "xn--".
 //   - A prefix in which a label is still an A-label after these steps is denied, because AMP's
@@ -44,8 +44,8 @@
 //
 //   - "a.-b.com", "foo-.example.com": the document allows a hyphen at the edge of a label. It is
 //     rejected, because such labels share a prefix.
-//   - "é-x.com", "éa-x.com": the document wraps by code points, amppackager by bytes, and AMP's
-//     toolbox after encoding. All three forms are accepted.
+//   - "é-x.com", "éa-x.com": positions 3 and 4 are counted in code points by the document, in bytes
+//     by amppackager, and in encoded bytes by AMP's toolbox. All three forms are accepted.
 //   - "in--trouble.com" and "hello.xn--wgbh1c", which mixes directions of writing: the document has a
 //     readable prefix, which is accepted. DomainPrefix returns the hash prefix, as both official
 //     implementations do.
@@ -72,8 +72,8 @@
 //     the same text contradict that: there a dot becomes one hyphen, and a prefix is "limited to 63",
 //     as in English.
 //   - Arabic: a prefix of more than 63 characters is valid.
-//   - Chinese: a hash prefix is for a name that is too long and also has one of the other properties.
-//     In English and in all implementations, one of the properties is enough.
+//   - Chinese: a hash prefix is for a name that is too long and also, for example, mixes directions.
+//     In English and in all implementations, one of these is enough.
 //   - Russian: only single hyphens are doubled in step 2; toolbox-cache-url doubles each hyphen, also
 //     in "hello--world". But step 5 of the Russian text encodes the output of step 4, which is right,
 //     see above.

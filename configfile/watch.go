@@ -45,14 +45,13 @@ type WatcherConfig struct {
 
 // A Watcher applies a file to a Middleware after each change. [Watcher.Run] does the work.
 //
-// The file, and the files that its publishersFile and cachesFile name, may be rewritten in place,
-// replaced by renaming another file, or be behind a symbolic link that is replaced, as in a Kubernetes
-// ConfigMap. A change is applied after the files have stayed the same for half a second. That takes at
-// most 1.5 seconds, plus the time to read and check the files, which is less than a second for a
-// million publishers. The Watcher checks the files' size, modification time and identity twice a
-// second, so it also works where the system has no notifications, such as on a network file system. In
-// Kubernetes, a changed ConfigMap can take a minute to arrive; one that is mounted with subPath never
-// changes.
+// The file, and the files that its publishersFile and cachesFile name, may be rewritten in place, replaced by
+// renaming another file, or be behind a symbolic link that is replaced, as in a Kubernetes ConfigMap. A change is
+// applied after the files have stayed the same for half a second: at most 1.5 seconds after the last change, plus the
+// time to read and check the files, which is less than a second for a million publishers. The Watcher checks the
+// files' size, modification time and identity twice a second, so it also works where the system has no notifications,
+// such as on a network file system. In Kubernetes, a changed ConfigMap can take a minute to arrive; one that is
+// mounted with subPath never changes.
 //
 // A file that is wrong, incomplete or missing changes nothing: the last good configuration
 // stays in force. That is logged once, and so is the first good file after it. Each request

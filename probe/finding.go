@@ -13,8 +13,9 @@ import (
 type Severity string
 
 const (
-	High   Severity = "high"   // pages fail for every reader, or any site can read or send with the reader's cookies
-	Medium Severity = "medium" // pages fail in some cases, or attacks are possible in some cases
+	// Browsers block pages of every reader, or any site can read or send with the reader's cookies.
+	High   Severity = "high"
+	Medium Severity = "medium" // pages fail in some cases or by a wrong answer, or attacks are possible in some cases
 	Low    Severity = "low"    // nobody can use it today, or it may be intended
 )
 
@@ -50,8 +51,8 @@ type Finding struct {
 // Subject returns who must be able to call: the publisher's domain, or the sender's address.
 func (f Finding) Subject() string { return f.Publisher + f.Sender }
 
-// Know marks the findings that are known, for example because they are accepted for now. The summary
-// does not count them.
+// Know marks the findings that are known, for example because they are accepted for now. High, Medium and Low of the
+// summary do not count them.
 func (r *Report) Know(isKnown func(Finding) bool) {
 	r.Summary.High, r.Summary.Medium, r.Summary.Low = 0, 0, 0
 	for i := range r.Findings {

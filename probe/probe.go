@@ -19,9 +19,9 @@
 // also without the cookie.
 //
 // If a browser blocks the publisher's pages and each of them gets the same answer, a cache in front of the backend
-// may have kept it. The probe then sends a preflight, which caches do not answer. If that is granted, or a header is
-// a cache's, it looks again a second later, with the same URL and with a new one. The finding cached-wrong-origin has
-// the evidence.
+// may have kept it. The probe then sends a preflight, which caches do not answer. If that is granted, or the pages'
+// answer has a cache's header, it looks again a second later, with the same URL and with a new one. The finding
+// cached-wrong-origin has the evidence.
 //
 // It names itself ampcors-probe in one request for each GET endpoint, because some backends treat browsers differently.
 //

@@ -37,7 +37,7 @@ import (
 // cacheurl.CanonicalDomain returns it, "*." and such a domain, or a well-formed hash prefix, which has no dot.
 //
 // An error means that the database as a whole cannot answer now, and never that there is no such publisher. After an
-// error, the Source waits before it asks for the key that failed last again: twice the time that the call took, but
+// error, the Source waits before it asks again for the key that failed last: twice the time that the call took, but
 // at least 0.1 and at most 1 second. After three errors in a row, a circuit breaker opens; repeated errors for one
 // key count as one. For a second, the database is not asked. Then one lookup finds out whether it works. There are
 // three breakers: for lookups of remembered publishers, of other domains, and of hash prefixes, so that failures of

@@ -56,7 +56,7 @@ var (
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
 	// ErrSearchLimit is ErrNotSent because the search for the pages that the engine rejects ended: after 64 rejected
-	// requests, or in a Queue once a trial with one page failed. Submit the same URLs again soon: each call makes
+	// requests, or, in a Queue, once a page sent alone failed. Submit the same URLs again soon: each call makes
 	// progress.
 	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent,
 		maxRejected)
@@ -147,8 +147,8 @@ type Batch struct {
 	URLs    []string // escaped, as they are sent
 	Pending bool     // accepted with 202: the engine has the URLs, and uses them once it has verified the key
 	// Err is nil if it was accepted, otherwise an *[Error]. The protocol names only 200 and 202; each other status
-	// from 200 to 299 counts, too, whatever the body is: an engine that does not want URLs says so with 300 or more,
-	// and over https nobody else can answer in its place.
+	// from 200 to 299 means accepted, whatever the body is: an engine that does not want URLs says so with 300 or
+	// more, and over https nobody else can answer in its place.
 	Err error
 }
 
@@ -174,11 +174,11 @@ type Rejected struct {
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which one is
 // the cause. Then Submit sends halves of the request, until it has found the page. A call stops its search after 64
-// rejected requests. A rejection counts only if the request is a part of another, or the very first. URLs that are
-// left have [ErrNotSent] in the report: call Submit again with them. But if a page was rejected when it was sent
-// alone, and no page of its host was accepted, the URLs of this host that are left have [ErrAllRejected]. After a
-// 413, requests have half as many URLs as the rejected one, but not fewer than an accepted request. A page is only
-// given up if another one of its host was accepted; otherwise the error is [ErrAllRejected].
+// rejected requests. Of these 64, only parts and the call's first request count. URLs that are left have [ErrNotSent]
+// in the report: call Submit again with them. But if a page was rejected when it was sent alone, and no page of its
+// host was accepted, the URLs of this host that are left have [ErrAllRejected]. After a 413, requests have half as
+// many URLs as the rejected one, but not fewer than an accepted request. A page is only given up if another one of
+// its host was accepted; otherwise the error is [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the first ten errors of the report. After a failure that would happen again, the

@@ -24,8 +24,8 @@ type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
 	// Capacity is how many items the queue holds: those that wait (also because of Interval), and those on their way.
-	// If zero, 100,000 is used. Rejected hosts get no more URLs once they have half of the queue; what they had
-	// beyond that before is given up when it is full.
+	// If zero, 100,000 is used. Rejected hosts get no more URLs once they have half of the queue; if the queue is
+	// full, their items beyond half are given up.
 	Capacity int
 	// GiveUpAfter is how long a URL waits while the service rejects all items of its host, and a retry may help. Then
 	// Done gets it, with the service's last answer. If no retry helps, such as with a wrong key, Done gets it at
@@ -416,10 +416,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Shutdown closes the queue, lets Run finish the requests on their way, and then, unless the service asked to wait,
-// sends at once what still waits for hosts whose last request did not fail, until a request of the host fails. It
-// returns the URLs that are left, which the service perhaps does not have: the URLs of hosts that fail, and all that
-// are not accepted before ctx ends, which interrupts the requests.
+// Shutdown closes the queue, and lets Run finish the requests on their way. Unless the service asked to wait, it then
+// sends at once the URLs of each host whose last request did not fail, until one fails. It returns the URLs that are
+// left, which the service perhaps does not have: the URLs of hosts that fail, and all that are not accepted before
+// ctx ends, which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed {

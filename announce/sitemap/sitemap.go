@@ -8,10 +8,10 @@
 //	report, err := client.Submit(ctx, state.PendingURLs()...)
 //	state.Done(accepted...) // and state.Reject for a page that the engine rejects
 //
-// A page is new if the state does not have it, and has changed if its lastmod is later or, if the old or new one is
-// no date, differs. So if a lastmod is only a date, a second change on that day is not found. If a site changes a
-// lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it was announced and
-// the sitemaps no longer list it.
+// A page is new if the state does not have it, and has changed if its lastmod is later (or differs, if one is no
+// date). A missing lastmod is no change. So if a lastmod is only a date, a second change on that day is not found. If
+// a site changes a lastmod but not the page, the page is announced again. With Config.FindGone, a page is gone if it
+// was announced and the sitemaps no longer list it.
 //
 // At first, every page is new. To announce only what changes from then on, call
 // state.Done(state.PendingURLs()...) after the first Update.
@@ -117,7 +117,7 @@ type Error struct {
 	Err     error
 
 	// Entries are the URLs among the first ten skipped entries, at most 200 bytes each. They are not in the text of
-	// the error: whoever may name a file could otherwise read answers of servers that only this program reaches.
+	// the error: else a user who names a file could read what internal servers answer.
 	Entries []string
 }
 

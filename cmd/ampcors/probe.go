@@ -70,8 +70,8 @@ or changes its answers, the report says what was not tested, and never counts it
 
 Exit codes: 0 success, 1 a finding at or above --fail-on (medium by default) that neither --baseline nor --ignore ` +
 			`names, 2 wrong usage,
-3 something could not be tested, because of an error, of --max-endpoints, or because an endpoint gets no -H or --cookie,
-or nothing was tested; with --require-all, also if something was not tested for another reason.`,
+3 nothing was tested, or something was not: because of an error or --max-endpoints, or because it gets no -H or
+--cookie; with --require-all, for any reason.`,
 		Example: `  ampcors probe https://www.example.com/article
   ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com
@@ -107,8 +107,8 @@ or nothing was tested; with --require-all, also if something was not tested for 
 	flags.StringSliceVar(&f.mailClients, "mail-client", nil, "origin of a mail client at which emails must work with "+
 		"version 1 of the protocol; by default https://mail.google.com")
 	flags.StringArrayVarP(&f.header, "header", "H", nil,
-		`header of each request to an origin of a document or endpoint that you name, such as `+
-			`"Authorization: Bearer …" (preflights get no Authorization and no Cookie); it is not in the report`)
+		`header, such as "Authorization: Bearer …", of each request to the origins of documents and endpoints `+
+			`that you name (preflights get no Authorization and no Cookie); it is not in the report`)
 	flags.StringArrayVar(&f.pageHeader, "page-header", nil,
 		`header that the publisher's pages send, such as X-Token or "X-Token: 1": preflights ask for it`)
 	flags.StringVar(&f.cookie, "cookie", "", "cookies of the requests with credentials; they are not in the report")

@@ -1,7 +1,7 @@
 // Package filter keeps a filter of all publishers of a [source.Database], which takes 9 bits for each of them. Before
 // a lookup, the filter says whether a domain or hash prefix likely belongs to a publisher. The [source.Source] looks
-// up the likely ones before other unknown ones, and these take what capacity is left. So invented origins, however
-// many there are, hardly delay lookups for publishers.
+// up the likely ones first; the others take what capacity is left. So invented origins, however many there are,
+// hardly delay lookups for publishers.
 //
 // The filter decides nothing. Whatever it says, the database is asked: a filter that is stale or wrong
 // changes the order of lookups, and never who is allowed.

@@ -261,9 +261,9 @@ func (s *Table) Close() {
 	_ = s.db.Close() // there is nothing to be done about an error
 }
 
-// Ping makes both lookups once, and checks that the triggers are installed. It also returns an error if
-// the Table is not listening for changes. If lookups fail too, because of other triggers, the error is
-// [ErrOtherTriggers]. Right after New, it waits for the first connection until ctx is done.
+// Ping makes both lookups once, and checks that the triggers are installed. It also returns an error if the Table is
+// not listening for changes. If the triggers are of another Config, the error is [ErrOtherTriggers]. Right after New,
+// it waits, until ctx is done, for the end of the first try to listen.
 func (s *Table) Ping(ctx context.Context) error {
 	if _, err := s.ask(func(table *sqlsource.Table) (string, error) { return "", table.Ping(ctx) }); err != nil {
 		return err

@@ -247,10 +247,10 @@ func (s *Store) Close() {
 	s.expiry = nil
 }
 
-// Ping makes both lookups once. It reports whether Redis answers and would report a change, and otherwise why not:
-// it cannot be reached, is not what Config.Topology says, is too old, or rejects the password. Right after New, it
-// waits for the first connection until ctx is done. Use it for a readiness check if a server is to be ready only
-// while it can look up publishers that it does not remember.
+// Ping makes both lookups once. It reports whether Redis answers and would report a change, and otherwise why not: it
+// cannot be reached, is not what Config.Topology says, is too old, or rejects the password. Right after New, it
+// waits, until ctx is done, for the end of the first try to connect. Use it for a readiness check if a server is to
+// be ready only while it can look up publishers that it does not remember.
 func (s *Store) Ping(ctx context.Context) error {
 	client, err := s.open(ctx, "")
 	if err != nil {

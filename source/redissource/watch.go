@@ -59,7 +59,8 @@ var errNoConnection = errors.New("there is no connection to this master")
 
 var errClosed = errors.New("redissource: the Store is closed")
 
-// open returns the client for a key, or for any if it is "". Right after New, it waits for the first connection.
+// open returns the client for a key, or for any if it is "". Right after New, it waits for the end of the first try
+// to connect.
 func (s *Store) open(ctx context.Context, key string) (rueidis.Client, error) {
 	select {
 	case <-s.reports.Known():

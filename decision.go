@@ -57,10 +57,9 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // answer with JavaScript. It is false for denied requests, for the zero Decision that [DecisionFromContext] returns
 // without [Middleware.WrapDecision], for entries of Config.Origins (also if one is the API's own origin), for emails,
 // and for the publisher "", so that a tenant that is not known gets nothing. The publisher is in any spelling that
-// Config.Publishers takes, but a pattern has at least two labels after "*.". A pattern, such as "*.example.com",
-// means each name below its domain, also another tenant's: pass a pattern only if no tenant has the exact name. This
-// holds even for a pattern that is not listed, so a tenant must not be able to choose a pattern over a public suffix,
-// such as "*.github.io".
+// Config.Publishers takes, but a pattern has at least two labels after "*.". A pattern, listed or not, such as
+// "*.example.com", means each name below its domain, also another tenant's: pass it only if no tenant has exactly
+// Decision.Publisher. A tenant must not be able to choose a pattern over a public suffix, such as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":

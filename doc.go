@@ -119,8 +119,8 @@
 // Access-Control-Allow-Origin replaces ours; one that adds it makes browsers reject the response, which then has two.
 // If it replaces Vary, a shared cache may give one publisher's response to another. With nginx before 1.23, an added
 // Vary line has the same effect. A [net/http/httputil.ReverseProxy] as the handler adds the backend's headers, and
-// clears all headers after a 1xx response of the backend, such as 103 Early Hints. (A client cannot cause 100
-// Continue, because Expect is removed; over HTTP/3, Expect is kept.) Package guard prevents all this.
+// clears all headers after a 1xx response of the backend, such as 103 Early Hints. (Expect is removed, so no client
+// can cause 100 Continue, except over HTTP/3.) Package guard prevents all this.
 //
 // # Sources
 //

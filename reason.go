@@ -24,12 +24,12 @@ const (
 	ReasonNull                  // null_origin: a sandboxed frame, a local file, some redirects
 	ReasonNotHTTPS              // not_https: the scheme is not https
 	ReasonUnknownHost           // unknown_host: neither an allowed publisher nor below a trusted AMP Cache
-	ReasonNotCanonical          // not_canonical: below an AMP Cache, but not as a cache writes it
+	ReasonNotCanonical          // not_canonical: at or below an AMP Cache's domain, but not as a cache writes it
 	ReasonAmbiguousPrefix       // ambiguous_prefix: two hosts have it: see package cacheurl, "Hosts that share a prefix"
 	ReasonPublisherNotAllowed   // publisher_not_allowed: a cache origin of another publisher
 	ReasonHashNotKnown          // hash_not_known: a hash prefix of no listed or known publisher
 	ReasonNoOriginUnsafe        // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin that counts
-	ReasonNoEmailSender         // no_email_sender: not exactly one valid sender; or a website's request from a mail client
+	ReasonNoEmailSender         // no_email_sender: not exactly one valid sender; or none, and a mail client's Origin
 	ReasonEmailSenderNotAllowed // email_sender_not_allowed: AMP for Email of another sender
 	ReasonMethodNotAllowed      // method_not_allowed: a preflight asks for a method that is not allowed
 	ReasonHeaderNotAllowed      // header_not_allowed: a preflight asks for a header that is not allowed

@@ -28,8 +28,8 @@
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
 //     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded if
-//     it is not punycode, if the decoded name has no dot, or if only the undecoded name, without A-labels,
-//     ends in a top-level domain. It is denied if it is ambiguous: see below.
+//     it is not punycode, if the decoded name has no dot, or if only the undecoded name
+//     ends in a top-level domain, and has no A-label. It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
 //   - A domain that has letters outside of ASCII and begins "xn-" ("xn-é.com") is accepted
 //     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes is denied,
@@ -62,7 +62,7 @@
 //   - The document says that each domain has a prefix of its own. Some share one: see below.
 //   - A cache URL needs a content type: [Parse] rejects the examples of the document that have none,
 //     such as https://amp-dev.cdn.ampproject.org/amp.dev/documentation/.
-//   - Content types are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which
+//   - Content types here are c, v, wp, cert, i, ii and r. The document has no closed list, and does not name r, which
 //     Google's documentation has.
 //
 // The English document is followed. Its translations, as they were on 2026-11-26, say other things in these places,
@@ -73,7 +73,7 @@
 //     as in English.
 //   - Arabic: a prefix of more than 63 characters is valid.
 //   - Chinese: a hash prefix is for a name that is too long and also, for example, mixes directions.
-//     In English and in all implementations, one of these is enough.
+//     In English and in both official implementations, one of these is enough.
 //   - Russian: only single hyphens are doubled in step 2; toolbox-cache-url doubles each hyphen, also
 //     in "hello--world". But step 5 of the Russian text encodes the output of step 4, which is right,
 //     see above.

@@ -33,9 +33,9 @@ func CanonicalDomain(publisher string) (string, error) {
 // Where the document differs from both of AMP's own implementations (toolbox-cache-url 2.10.1 for Node,
 // amppackager for Go), it follows the implementations. A first label with hyphens at positions 3 and 4
 // ("in--trouble.com") gets a hash prefix, and so does a name that mixes right-to-left with
-// left-to-right text. Such hyphens count only if the two characters before them are ASCII. But the
-// prefix of a first label that begins "xn-" is wrapped, as in the document, because it could be read as
-// punycode. toolbox-cache-url never wraps it, and amppackager only if it is not punycode.
+// left-to-right text. Such hyphens count only if the two characters before them are ASCII. But if
+// the domain in Unicode begins "xn-", its prefix is wrapped, as in the document, because that prefix looks
+// like punycode. toolbox-cache-url never wraps it, and amppackager only if it is not punycode.
 //
 // It is not public which form a given cache uses. To verify an origin use a Middleware, which accepts each form that
 // [Prefixes] does not call Denied.

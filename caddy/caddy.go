@@ -44,7 +44,7 @@ func init() {
 // from their own origins, and from AMP for Email. It denies other publishers' requests, and
 // answers preflights by itself.
 //
-// Without report_only, CORS headers that the handlers behind it set are replaced. Those that a handler in front of it
+// Without reportOnly, CORS headers that the handlers behind it set are replaced. Those that a handler in front of it
 // adds later are not.
 //
 // Each request of a site must come to the handler, and first: it is an error of the configuration if a matcher of
@@ -64,8 +64,8 @@ type Handler struct {
 	// Caddy's working directory. The files are read again when they change.
 	Config json.RawMessage `json:"config,omitempty"`
 
-	// Where publishers that config does not list are looked up. Handlers with the same source, and the same member
-	// source in config, share connections and answers, which survive a reload.
+	// Where publishers that config does not list are looked up. Handlers with an equal source and an equal
+	// config.source share connections and answers, which survive a reload.
 	SourceRaw json.RawMessage `json:"source,omitempty" caddy:"namespace=http.handlers.ampcors.sources inline_key=module"`
 
 	// The request header in which the backend gets the publisher whose page calls, such as

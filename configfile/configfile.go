@@ -119,7 +119,7 @@ func (f File) New() (*ampcors.Middleware, error) {
 }
 
 // SourceConfig returns the member "source", for [source.New]. It checks the syntax of JSON, names and types
-// everywhere, but values only in source, and ids in caches. A Watcher does not apply changes of source.
+// everywhere, and of the values, those in source and ids in caches. A Watcher does not apply changes of source.
 func (f File) SourceConfig() (source.Config, error) {
 	in, _, err := f.inline()
 	if err != nil {

@@ -49,7 +49,7 @@ var peerScenarios = []struct {
 		want: "blocked"},
 	{name: "… and posts a form, with the reader's cookies", page: evil, claim: "https://evil.example",
 		call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`, want: "blocked"},
-	{name: "… and posts a form without any claim", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`,
+	{name: "… and posts a form without __amp_source_origin", page: evil, claim: "", call: `call('/api/write', {...post('a=1'), mode: 'no-cors'})`,
 		want: "blocked"},
 	{name: "… and reads with a Partitioned cookie that the allowed page got", page: evil, before: cached, claim: "https://evil.example",
 		call: `call('/api/read', withCookies)`, want: "blocked"},

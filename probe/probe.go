@@ -176,7 +176,7 @@ type Summary struct {
 	Problems  int `json:"problems"`
 	NotTested int `json:"notTested"`
 	Requests  int `json:"requests"`
-	Controls  int `json:"controls"` // requests of the publisher's page or another site that were repeated between others
+	Controls  int `json:"controls"` // repeated requests of the publisher's page or another site
 	High      int `json:"high"`
 	Medium    int `json:"medium"`
 	Low       int `json:"low"`

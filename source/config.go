@@ -14,9 +14,8 @@ import (
 // zero, its default is used. Negative values and durations of more than 720 hours are
 // prohibited.
 type Config struct {
-	// TTL is how long a publisher is remembered. While the database works, a revoked
-	// publisher still gets in for at most this long, or for less if Forget is called or the
-	// database has Notify. If zero, 1 minute is used.
+	// TTL is how long a publisher is remembered. While the database works, a revoked publisher still gets in for at
+	// most this long, or for less if the database reports the change. If zero, 1 minute is used.
 	//
 	// A publisher in use is refreshed in the background after 70 to 90 % of it.
 	TTL time.Duration `json:"ttl,omitzero"`
@@ -53,8 +52,8 @@ type Config struct {
 	// Such a row allows what a pattern of ampcors.Config.Publishers allows: nothing by a hash prefix, nothing over a
 	// public suffix, and no host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it
 	// has no row for the name, and the answer is remembered, refreshed and forgotten like a publisher's. A name
-	// without a row costs up to four lookups more: of the patterns with the fewest labels, the nearest first. So a
-	// pattern may have up to three labels before a registrable domain, such as "*.c.b.a.example.com".
+	// without a row costs up to four lookups more: of its four shortest patterns, the longest first. So a pattern may
+	// have up to three labels before a registrable domain, such as "*.c.b.a.example.com".
 	Patterns bool `json:"patterns,omitzero"`
 
 	// Logger gets a line when lookups begin to fail (level Error: a circuit breaker has opened, or one key has failed

@@ -417,7 +417,7 @@ type Stats struct {
 	WaitTime    time.Duration `json:"waitTime"`    // of all Waits together; nanoseconds in JSON
 	WaitsWithin []WaitsWithin `json:"waitsWithin"` // in ascending order of their times
 
-	Publishers int  `json:"publishers"` // in memory now, expired ones included; at MaxEntries, used ones are evicted too
+	Publishers int  `json:"publishers"` // in memory now, expired ones included; at MaxEntries, some in use are evicted
 	Negatives  int  `json:"negatives"`  // negative answers in memory now, expired ones included
 	Prefixes   int  `json:"prefixes"`   // hash prefixes of publishers in memory now
 	Waiting    int  `json:"waiting"`    // lookups that wait for a slot now

@@ -86,8 +86,8 @@ type Stats struct {
 }
 
 var (
-	// ErrFull is returned by [Queue.Add] if the queue is full, or if the service rejects the URL's host, and such
-	// hosts have half of it.
+	// ErrFull is returned by [Queue.Add] if the queue is full, or if the URL's host is rejected, and rejected hosts
+	// have half of the queue.
 	ErrFull = errors.New("the queue is full")
 	// ErrRuns is returned by [Queue.Run] while another Run has not returned.
 	ErrRuns = errors.New("the queue runs already")
@@ -417,9 +417,9 @@ func (q *Queue) Run(ctx context.Context) error {
 }
 
 // Shutdown closes the queue, and lets Run finish the requests on their way. Unless the service asked to wait, it then
-// sends at once the URLs of each host whose last request did not fail, until one fails. It returns the URLs that are
-// left, which the service perhaps does not have: the URLs of hosts that fail, and all that are not accepted before
-// ctx ends, which interrupts the requests.
+// sends at once the URLs of each host whose last request did not fail, until a request of that host fails. It returns
+// the URLs that are left, which the service perhaps does not have: the URLs of hosts that fail, and all that are not
+// accepted before ctx ends, which interrupts the requests.
 func (q *Queue) Shutdown(ctx context.Context) (unsent []string, err error) {
 	q.mu.Lock()
 	if q.isClosed {

@@ -88,8 +88,8 @@ type Config struct {
 	MaxAge time.Duration `json:"maxAge,omitzero"`
 
 	// ReportOnly denies nothing: a request that would be denied, even a preflight, goes on to the handler, with no
-	// CORS header added or removed (nginx.conf of package authz changes responses all the same). While it is set,
-	// this package stops no forged request. Use it for a trial run in front of what protects the handler today.
+	// CORS header added or removed (nginx.conf of package authz still changes responses). While it is set, this
+	// package stops no forged request. Use it for a trial run in front of what protects the handler today.
 	//
 	// Observe and Stats show what would have happened. Allowed requests, preflights too, get the usual response, so
 	// Credentialed, Methods and the headers must be as in the middleware that protects the handler.
@@ -115,8 +115,8 @@ type Config struct {
 
 	// DangerouslyAllowAmbiguousPrefixes accepts a prefix that names a publisher as punycode, although AMP's
 	// implementations give the same prefix to another host. The owner of that host can then call in the publisher's
-	// name from its pages on an AMP Cache. Set it only if you own each such host. Until it is set, Warnings and
-	// "ampcors check" name such hosts for listed domains, not for patterns or a Source.
+	// name from its pages on an AMP Cache. Set it only if you own each such host. Until it is set, "ampcors check",
+	// or Warnings in Go, names such hosts for listed domains, not for patterns or a Source.
 	DangerouslyAllowAmbiguousPrefixes bool `json:"dangerouslyAllowAmbiguousPrefixes,omitempty"`
 
 	// DangerouslyAllowHTTPOwnOrigins also accepts own origins with http. Anybody on the network between a

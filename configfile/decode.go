@@ -16,7 +16,7 @@ import (
 type file struct {
 	ampcors.Config
 	PublishersFile string `json:"publishersFile,omitempty"` // a text file with a publisher on each line
-	// a file with the AMP Caches to trust, as https://cdn.ampproject.org/caches.json, in place of caches
+	// a copy of https://cdn.ampproject.org/caches.json, to use in place of caches
 	CachesFile string `json:"cachesFile,omitempty"`
 	// how a database is asked, if serve-proxy, serve-authz or your program has one
 	Asked  source.Config `json:"source,omitzero"`

@@ -20,8 +20,8 @@ import (
 type Config struct {
 	_ [0]func() // so that fields must be named, and a Config is never compared
 
-	// Publishers are the domains whose pages may call, from the domain itself (its own origin) and, as AMP pages,
-	// from any of the Caches. Each is one domain, such as "www.example.com" or "bücher.example", or a pattern:
+	// Publishers are the domains whose pages may call: pages at the domain itself (its own origin), and its AMP pages
+	// on any of the Caches. Each is one domain, such as "www.example.com" or "bücher.example", or a pattern:
 	// "*.example.com" matches every domain below example.com, at any depth, but not example.com itself. Use a pattern
 	// only if all subdomains are yours. It matches no hash prefix: if a domain's prefix would have more than 63
 	// bytes, list that domain, too.

@@ -57,11 +57,12 @@
 //
 // Origin decides, and outranks AMP-Same-Origin; the query's __amp_source_origin is the caller's claim and never
 // changes a decision on a website's request. A request with an Origin that is not allowed is denied, unless
-// Sec-Fetch-Site says that it is from the API host's own page and it is no preflight. Several Origins are always
-// denied. A request without Origin passes if it is safe (GET, HEAD, OPTIONS), or if it has AMP-Same-Origin and no
-// Sec-Fetch-Site other than same-origin. Every response has Vary: Origin. Responses to OPTIONS also vary by
-// Access-Control-Request-Method and -Headers, because some shared caches store them. If an outer handler has set
-// Vary, its members are kept, in one line. A denial is never stored by caches. docs/requests.md has the whole table.
+// Sec-Fetch-Site says that it is from the API host's own page and it is no preflight. Several Origin lines of a
+// website's request are always denied. A request without Origin passes if it is safe (GET, HEAD, OPTIONS), or if it
+// has AMP-Same-Origin and no Sec-Fetch-Site other than same-origin. Every response has Vary: Origin. Responses to
+// OPTIONS also vary by Access-Control-Request-Method and -Headers, because some shared caches store them. If an outer
+// handler has set Vary, its members are kept, in one line. A denial is never stored by caches. docs/requests.md has
+// the whole table.
 //
 // AMP emails have a sender instead of an origin. Config.Email says which senders are allowed. If it is zero,
 // their requests are decided like all others: see [Email].

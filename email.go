@@ -50,7 +50,7 @@ type Email struct {
 	// If missing, "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can
 	// also call in any sender's name.
 	//
-	// If the origin is also allowed for a website, its request is an AMP for Email request if __amp_source_origin has
+	// A client's request, also if its origin is a website's, is an AMP for Email request if __amp_source_origin has
 	// an "@", occurs twice or is malformed. Hosts of AMP Caches are prohibited.
 	Clients []string `json:"clients,omitzero"`
 

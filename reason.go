@@ -29,7 +29,7 @@ const (
 	ReasonPublisherNotAllowed   // publisher_not_allowed: a cache origin of another publisher
 	ReasonHashNotKnown          // hash_not_known: a hash prefix of no listed or known publisher
 	ReasonNoOriginUnsafe        // no_origin_unsafe: an unsafe method, no Origin, no AMP-Same-Origin that counts
-	ReasonNoEmailSender         // no_email_sender: not exactly one valid sender; or none, and a mail client's Origin
+	ReasonNoEmailSender         // no_email_sender: several senders or an invalid one; or a mail client without one
 	ReasonEmailSenderNotAllowed // email_sender_not_allowed: AMP for Email of another sender
 	ReasonMethodNotAllowed      // method_not_allowed: a preflight asks for a method that is not allowed
 	ReasonHeaderNotAllowed      // header_not_allowed: a preflight asks for a header that is not allowed

@@ -27,8 +27,8 @@
 // It trusts what it is told about the request. A client that reaches it directly learns the decision on its own
 // request, and nothing else. The proxy must pass on unchanged the headers that envoy.yaml lists, and the query of the
 // URL, and the method as [Proxy] says. A method that a client could choose, or an Origin that does not arrive, would
-// let forged requests through. So the proxy must set a header, as its configuration beside this package does: a
-// request without that header is denied.
+// let forged requests through. So a header must show that the proxy has the configuration beside this package:
+// without it, a request is denied.
 package authz
 
 import (

@@ -33,7 +33,7 @@ const (
 	Useless    Code = "useless"      // it has no effect: browsers, caches or this module ignore it
 	Reserved   Code = "reserved"     // it is a host or a parameter of AMP Caches
 	Unsafe     Code = "unsafe"       // it would let in others than it names
-	NotCovered Code = "not-covered"  // a page that the key file does not cover
+	NotCovered Code = "not-covered"  // no IndexNow key file covers the page
 )
 
 // Codes returns all codes.

@@ -201,8 +201,8 @@ func queryParams(query string) []string {
 // have problems.
 //
 // The domain prefix must belong to the host in the path, either in readable form or as a hash prefix, and must not be
-// ambiguous. No cache serves a document under another prefix, and a reader who looks only at the prefix would believe
-// that the page is from another publisher.
+// ambiguous. No cache serves a document under a prefix that is not the host's. Such a URL would look like one of
+// another publisher's page.
 func Parse(cacheURL string, caches ...Cache) (URL, error) {
 	if len(caches) == 0 {
 		caches = DefaultCaches()

@@ -28,12 +28,12 @@
 //     publisher. "a-.b.com" and "a.-b.com" share one prefix.
 //   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
 //     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded if
-//     it is not punycode, if the decoded name has no dot, or if only the undecoded name
-//     ends in a top-level domain, and has no A-label. It is denied if it is ambiguous: see below.
+//     it is not punycode, if the decoded name has no dot, or if the decoded name has no top-level domain,
+//     and the undecoded one has that and no A-label. It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
 //   - A domain that has letters outside of ASCII and begins "xn-" ("xn-é.com") is accepted
-//     as a wrapped prefix or as a hash prefix. The form that toolbox-cache-url writes is denied,
-//     because it decodes to a label that begins "xn--".
+//     as a wrapped prefix or as a hash prefix. toolbox-cache-url's form is denied, because it
+//     still begins "xn--" when it is decoded.
 //   - A prefix in which a label is still an A-label after these steps is denied, because AMP's
 //     algorithm decodes A-labels before it writes a prefix.
 //
@@ -72,7 +72,7 @@
 //     the same text contradict that: there a dot becomes one hyphen, and a prefix is "limited to 63",
 //     as in English.
 //   - Arabic: a prefix of more than 63 characters is valid.
-//   - Chinese: a hash prefix is for a name that is too long and also, for example, mixes directions.
+//   - Chinese: a hash prefix needs two reasons, such as too long and mixed directions.
 //     In English and in both official implementations, one of these is enough.
 //   - Russian: only single hyphens are doubled in step 2; toolbox-cache-url doubles each hyphen, also
 //     in "hello--world". But step 5 of the Russian text encodes the output of step 4, which is right,

@@ -35,7 +35,7 @@ func CanonicalDomain(publisher string) (string, error) {
 // ("in--trouble.com") gets a hash prefix, and so does a name that mixes right-to-left with
 // left-to-right text. Such hyphens count only if the two characters before them are ASCII. But if
 // the domain in Unicode begins "xn-", its prefix is wrapped, as in the document, because that prefix looks
-// like punycode. toolbox-cache-url never wraps it, and amppackager only if it is not punycode.
+// like punycode. toolbox-cache-url never wraps such a prefix; amppackager does, unless it is punycode.
 //
 // It is not public which form a given cache uses. To verify an origin use a Middleware, which accepts each form that
 // [Prefixes] does not call Denied.

@@ -51,8 +51,8 @@ func init() {
 // anything but hosts leads to it, or if a handler before it may answer. Two of these handlers for one request
 // are an error too, unless the first one has reportOnly.
 //
-// A denied request gets a response of this handler, with status 403, or 503 if the source cannot answer. Error
-// routes do not see it. They run outside of this handler, so CORS headers that they set are not replaced.
+// A denied request gets a response of this handler, with status 403, or 503 if the source cannot answer. Error routes
+// do not see it. CORS headers that error routes set for other requests are not replaced.
 //
 // It sets these placeholders:
 //

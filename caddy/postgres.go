@@ -16,9 +16,8 @@ func init() { caddy.RegisterModule(new(Postgres)) }
 // Postgres looks up publishers in PostgreSQL, as package pgsource documents. The
 // table must have its triggers (pgsource.InstallSQL).
 type Postgres struct {
-	// A URL, or keywords and values as in libpq, such as
-	// postgres://user:password@host/database. Placeholders such as {env.DATABASE_URL} are
-	// replaced.
+	// A URL such as postgres://user:password@host/database, or keywords and values as in libpq. Placeholders such as
+	// {env.DATABASE_URL} are replaced.
 	ConnString string `json:"conn_string"`
 
 	// The table and its columns. Default: publishers, domain and hash_prefix.

@@ -118,8 +118,8 @@ func (f File) New() (*ampcors.Middleware, error) {
 	return mw, err
 }
 
-// SourceConfig returns the member "source", for [source.New]. It checks the syntax of JSON, names and types
-// everywhere, and of the values, those in source and ids in caches. A Watcher does not apply changes of source.
+// SourceConfig returns the member "source", for [source.New]. It checks syntax, names and types of the whole JSON,
+// but values only in source, and ids in caches. A Watcher does not apply changes of source.
 func (f File) SourceConfig() (source.Config, error) {
 	in, _, err := f.inline()
 	if err != nil {

@@ -188,8 +188,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, true)
 }
 
-// Plan returns the report that Run would return, with the trials, but sends none of them. It only fetches the
-// document. Run leaves out trials at the target of a redirect if nothing redirects.
+// Plan returns a report with the trials that Run would send, and sends none of them. It only fetches the document.
+// Run leaves out trials at the target of a redirect if nothing redirects.
 func Plan(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg, false)
 }

@@ -117,7 +117,7 @@ var errNotTheAPI = errors.New("the answer is not one of the API")
 
 // Lookup asks about pages, 50 in each request. It sends a request again, up to three times, if the API has too many
 // requests or a problem. The versions have the order of the pages. If there are fewer, the error says why the rest
-// was not asked: it is a *[announce.StatusError], or an error of the network, of ctx or about the answer.
+// has no result: it is a *[announce.StatusError], or an error of the network, of ctx or about the answer.
 func (c *Client) Lookup(ctx context.Context, pages ...string) (versions []Version, err error) {
 	for batch := range slices.Chunk(pages, maxPages) {
 		answer, err := c.ask(ctx, batch)

@@ -174,7 +174,7 @@ type Rejected struct {
 //
 // If the engine rejects a request with 400, 413 or 422, it accepts none of its URLs, and does not say which one is
 // the cause. Then Submit sends halves of the request, until it has found the page. A call stops its search after 64
-// rejected requests. Only parts and the call's first request count. URLs that are left have [ErrNotSent] in the
+// rejected requests. The first requests of other hosts do not count. URLs that are left have [ErrNotSent] in the
 // report: call Submit again with them. But if a page was rejected when it was sent alone, and no page of its host was
 // accepted, the URLs of this host that are left have [ErrAllRejected]. After a 413, requests have half as many URLs
 // as the rejected one, but not fewer than an accepted request. Error.URL names a page only if another one of its host

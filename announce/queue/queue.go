@@ -24,13 +24,13 @@ type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
 	// Capacity is how many items the queue holds: those that wait (also because of Interval), and those on their way.
-	// If zero, 100,000 is used. Rejected hosts get no more URLs once they have half of the queue; if the queue is
-	// full, their items beyond half are given up.
+	// If zero, 100,000 is used. Hosts that the service rejects get no more URLs once they have half of the queue
+	// together; if it is full, what they have beyond half is given up.
 	Capacity int
-	// GiveUpAfter is how long a URL waits while the service rejects all items of its host, and a retry may help. Then
-	// Done gets it, with the service's last answer. If no retry helps, such as with a wrong key, Done gets it at
-	// once. What fails temporarily, such as by 429, 5xx or no answer, is sent again without end, so this has no
-	// effect for AMP Caches. If zero, 24 hours is used.
+	// GiveUpAfter is how long a URL is sent again while the service rejects all items of its host. Then Done gets it,
+	// with the service's last answer. If no retry helps, such as with a key that is not found, Done gets it at once.
+	// What fails temporarily, such as by 429, 5xx or no answer, is sent again without end, so this has no effect for
+	// AMP Caches. If zero, 24 hours is used.
 	GiveUpAfter time.Duration
 	// Interval is how long the queue waits before it sends a URL again that the service has accepted. If zero, it is what
 	// the service asks for: 5 minutes for search engines, and none for AMP Caches. A negative one is none.

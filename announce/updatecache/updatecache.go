@@ -32,8 +32,8 @@
 // when [Client.VerifyCaches] finds it in the caches.
 //
 // A Client serves any number of publishers, and is safe for concurrent use by multiple goroutines.
-// Flush sends each request once; a Queue retries. Outside of a Queue, a short goroutine starts a second
-// after each request.
+// Flush sends each request once; a Queue retries. One second after each request, a short goroutine
+// starts.
 package updatecache
 
 import (

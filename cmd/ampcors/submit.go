@@ -25,8 +25,8 @@ func newSubmit() *cobra.Command {
 			"\n\nArguments, lines of standard input, or the pages of --sitemap are the canonical URLs." +
 			pagesHelp + rejectedHelp + "\n\n" +
 			"With -o json, an object for each host with accepted URLs says how many, and for how many of these the engine " +
-			"still checks the key (pending). That of a failure has notAccepted (how many URLs a later run can send), rejected " +
-			"(URLs to correct) and retryAfter (seconds).",
+			"still checks the key (pending). The object of a failure has notAccepted (how many URLs a later run can send), " +
+			"rejected (URLs to correct) and retryAfter (seconds).",
 		Example: "  INDEXNOW_KEY=… ampcors submit https://www.example.com/article\n" +
 			"  INDEXNOW_KEY=… ampcors submit --sitemap https://www.example.com/sitemap.xml --state state.json",
 	}

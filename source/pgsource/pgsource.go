@@ -33,8 +33,8 @@
 // Each quarter of a second, the Table also asks PostgreSQL whether
 //
 //   - the connection has its LISTEN;
-//   - the triggers are there, enabled, and for this Condition (at the start, it waits 2.5 s for them, because a
-//     program may call Install first);
+//   - the triggers are there, enabled, and for this Condition (after New, it waits 2.5 s for them, because a
+//     program may call Install then);
 //   - its user may read the table, and no policy can hide rows (if one can, lookups fail);
 //   - the server takes writes;
 //   - the ids and versions of the table, its columns and its triggers are the same. If not, a change may have passed
@@ -55,9 +55,9 @@
 // be made, a change is seen after [source.Config].TTL. If lookups fail as well, the last answer is used until
 // MaxStale is over.
 //
-// Lookups use only connections to the listening connection's server. Each connection asks once for its server's start
-// time, to recognize the server. After a move or a promotion, connections to another server are closed before their
-// next use.
+// Lookups use only connections to the listening connection's server. Each connection asks PostgreSQL once for its
+// start time, to recognize that server. After a move or a promotion, connections to another server are closed before
+// their next use.
 //
 // All connections go to a server that takes writes (target_session_attrs=read-write), because
 // a replica may answer from before a change. Name all hosts in ConnString, so that a standby

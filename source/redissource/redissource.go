@@ -46,8 +46,8 @@
 //
 // Redis reports an expired key when it removes it, which can be much later. So a lookup also asks when the key
 // expires (PTTL), and nothing is remembered for longer. If the user lacks the permission +pttl, an expiry is seen
-// when Redis reports it, or after [source.Config].TTL. Redis does not report SWAPDB: after one, run FLUSHDB on the
-// database that the servers no longer use.
+// when Redis reports it, or after [source.Config].TTL. Redis does not report SWAPDB. After one, FLUSHDB on the
+// database that is no longer used makes servers look up everything.
 //
 // # Cluster and Sentinel
 //

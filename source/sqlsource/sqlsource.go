@@ -47,9 +47,9 @@
 //
 // # Starting
 //
-// [New] does not connect. Call [Table.Ping] when the server starts: it reports whether the
-// database answers, and whether the table has both columns. Without the second column, each
-// hash prefix that is not of a listed publisher would get 503.
+// [New] does not connect. Call [Table.Ping] when the server starts: it reports whether the database answers, and
+// whether the table has both columns. Without the second column, hash prefixes of no publisher in ampcors.Config
+// would get 503.
 //
 // # When changes take effect
 //

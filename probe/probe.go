@@ -88,8 +88,8 @@ type Config struct {
 	Caches []cacheurl.Cache
 
 	// Only the origins of Documents and Endpoints get Header and Cookie: Header in each request (but no Authorization
-	// or Cookie header in preflights), Cookie in each request with credentials. The report says to which they were
-	// sent, and has no values.
+	// or Cookie header in preflights), Cookie in each request with credentials. The report names the origins that got
+	// them, not the values.
 	Header http.Header
 	Cookie string
 

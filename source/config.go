@@ -52,8 +52,8 @@ type Config struct {
 	// Such a row allows what a pattern of ampcors.Config.Publishers allows: nothing by a hash prefix, nothing over a
 	// public suffix, and no host of an AMP Cache. The database is asked for "*.example.com" as for a domain, if it
 	// has no row for the name, and the answer is remembered, refreshed and forgotten like a publisher's. A name
-	// without a row costs up to four lookups more: of its four shortest patterns, the longest first. So a pattern may
-	// have up to three labels before a registrable domain, such as "*.c.b.a.example.com".
+	// without a row costs up to four lookups more, of its four shortest patterns. So a pattern may have up to three
+	// labels before a registrable domain, such as "*.c.b.a.example.com".
 	Patterns bool `json:"patterns,omitzero"`
 
 	// Logger gets a line when lookups begin to fail (level Error: a circuit breaker has opened, or one key has failed

@@ -406,8 +406,8 @@ type Stats struct {
 	Refreshes uint64 `json:"refreshes"`
 	Errors    uint64 `json:"errors"`    // the part of Lookups that failed
 	Coalesced uint64 `json:"coalesced"` // decisions that waited for the lookup of another one
-	// lookups that found no slot in time, or a full queue: the database is slow, or somebody invents origins; these
-	// get 503
+	// lookups that found no slot in time, or a full queue: the database is slow, or somebody invents origins; the
+	// answer is stale, or 503
 	Busy        uint64 `json:"busy"`
 	CircuitOpen uint64 `json:"circuitOpen"` // lookups that a backoff or a circuit breaker rejected
 	Stale       uint64 `json:"stale"`       // decisions from a stale answer, because the lookup failed or found no slot

@@ -89,7 +89,7 @@ var (
 	// ErrFull is returned by [Queue.Add] if the queue is full, or if the URL's host is rejected, and rejected hosts
 	// have half of the queue.
 	ErrFull = errors.New("the queue is full")
-	// ErrRuns is returned by [Queue.Run] while another Run has not returned.
+	// ErrRuns is returned by [Queue.Run] while another Run or Shutdown sends.
 	ErrRuns = errors.New("the queue runs already")
 	// ErrClosed is returned by [Queue.Add] and [Queue.Shutdown] once Shutdown was called.
 	ErrClosed = errors.New("the queue is closed")

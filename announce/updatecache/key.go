@@ -92,10 +92,10 @@ func (c *Client) KeyHandler() http.Handler {
 	return outbound.TextFile(KeyPath, c.pem)
 }
 
-// Verify fetches the key file of each publisher domain at [KeyPath], as a cache would, and
-// compares it with the Signer's key. It checks the publishers one after the other, and
-// joins all errors. Each error is an *[badvalue.Error] about a domain, [ErrKeyFile], or
-// an error of the network. Verify does not read robots.txt.
+// Verify fetches the key file of each publisher domain at [KeyPath], as a cache would, and compares it with the
+// Signer's key. It checks the publishers one after the other, and joins all errors. Each error is an
+// *[badvalue.Error] about a domain, [ErrKeyFile], or an error of the network or of ctx. Verify does not read
+// robots.txt.
 //
 // The answer must be 200 without a redirect, of the type text/plain, with a single PEM
 // block "PUBLIC KEY" (PKIX).

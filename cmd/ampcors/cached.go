@@ -28,8 +28,8 @@ func newCached() *cobra.Command {
 		Short: "Ask AMP Caches whether they serve a page, and how old their copy is",
 		Long: "Ask AMP Caches whether they serve a page, and how old their copy is. By AMP's document about cache URLs, a " +
 			"cache redirects to the canonical page if a page is not valid AMP, and answers 404 if the page is not found or " +
-			"the publisher's server answers 5xx. Asking a cache for a page may make it fetch the page. If a cache redirects, " +
-			"the publisher's page is fetched as well, to read its canonical URL.\n\n" +
+			"the publisher's server answers 5xx. Asking a cache for a page may make it fetch the page. If a cache redirects " +
+			"to another host, the publisher's page is fetched as well, to read its canonical URL.\n\n" +
 			"Exit codes: 0 each cache serves each page, 1 one does not, 2 wrong usage, 3 one does not answer now.",
 		Example: "  ampcors cached https://www.example.com/amp/article",
 	}

@@ -120,8 +120,7 @@ func (o *Outbox) Start(ctx context.Context) error { return o.river.Start(ctx) }
 func (o *Outbox) Stop(ctx context.Context) error { return o.river.Stop(ctx) }
 
 // Add adds the URLs of changed pages, in the transaction that changes them. Until it ends, other transactions cannot
-// add the same URLs. So call Add last, and once with all URLs: calls with the same URLs in different orders can
-// deadlock.
+// add the same URLs. So call Add last, and once with all URLs: transactions with several calls can deadlock.
 //
 // If a URL waits already, it is still sent once. If it is being sent, it is sent again after Hold.
 func (o *Outbox) Add(ctx context.Context, tx pgx.Tx, urls ...string) error {

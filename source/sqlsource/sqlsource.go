@@ -48,8 +48,8 @@
 // # Starting
 //
 // [New] does not connect. Call [Table.Ping] when the server starts: it reports whether the database answers, and
-// whether the table has both columns. Without the second column, hash prefixes of no publisher in ampcors.Config
-// would get 503.
+// whether the table has both columns. Without the second column, a hash prefix of a publisher that ampcors.Config
+// does not list would get 503.
 //
 // # When changes take effect
 //

@@ -26,7 +26,7 @@ type Stats struct {
 // CacheStats say how much an AMP Cache is used: whether it still matters to the publishers.
 type CacheStats struct {
 	Requests uint64 `json:"requests"` // allowed ones of publishers' pages on this cache, preflights included
-	// when Middleware.Stats first saw the latest of these requests; zero without a request
+	// when a call of Middleware.Stats first counted the latest one; zero if there is none
 	Last time.Time `json:"last,omitzero"`
 }
 

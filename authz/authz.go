@@ -14,10 +14,10 @@
 // less the headers below. All decisions have the headers that ampcors writes for such a request: the CORS headers,
 // Vary, and Cache-Control for a denial. They also have these, which should not reach the client:
 //
-//	X-Ampcors-Status: 200            what the status is or, for nginx, should be
+//	X-Ampcors-Status: 200            the status that the client should get
 //	X-Ampcors-Reason: cache_origin   see [ampcors.Reason.String]; or no_method, not_configured
 //	X-Ampcors-Publisher: example.com only if it is known
-//	X-Ampcors-Request: 4bf9…         nginx's number of the request, repeated: 200 without it is no permission
+//	X-Ampcors-Request: 4bf9…         nginx's number of the request, repeated: nginx denies a 200 without it
 //
 // If Envoy asks, and the publisher of a request that may go on is not known, the answer also has
 // X-Envoy-Auth-Headers-To-Remove: the backend must not get an X-Ampcors-Publisher from the client.

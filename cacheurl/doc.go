@@ -29,7 +29,7 @@
 //   - A prefix that begins "xn--" can be read in two ways: decoded from punycode, or as the prefix that
 //     toolbox-cache-url leaves unwrapped ("xn-shop.com" as "xn--shop-com"). It is read undecoded if
 //     it is not punycode, if the decoded name has no dot, or if only the undecoded name has a top-level
-//     domain, and it has no A-label. It is denied if it is ambiguous: see below.
+//     domain and has no A-label. It is denied if it is ambiguous: see below.
 //     Otherwise it is decoded.
 //   - A domain that has letters outside of ASCII and begins "xn-" ("xn-é.com") is accepted
 //     as a wrapped prefix or as a hash prefix. toolbox-cache-url's form is denied, because it

@@ -52,7 +52,7 @@ func init() {
 // are an error too, unless the first one has reportOnly.
 //
 // A denied request gets a response of this handler, with status 403, or 503 if the source cannot answer. Error routes
-// do not see it. CORS headers that error routes set for other requests are not replaced.
+// do not see it. CORS headers that error routes set for allowed requests are kept.
 //
 // It sets these placeholders:
 //

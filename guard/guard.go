@@ -16,9 +16,9 @@
 //   - A middleware that compresses deletes Vary, as github.com/gin-contrib/gzip 1.2.5 does with status 400 or more.
 //     If the router has it, put the whole router behind guard: mw.WrapDecision(guard.Handler(router)).
 //
-// What a handler writes to a connection that it has hijacked is its own: for a WebSocket, ReverseProxy sends a 101
-// with all headers of its backend. There, browsers check no CORS headers; only the server checks Origin, as the
-// Middleware does.
+// What a handler writes to a hijacked connection is not guarded: for a WebSocket, ReverseProxy sends a 101 with all
+// headers of its backend. There, browsers check no CORS headers; only the server checks Origin, as the Middleware
+// does.
 //
 // It is a package of its own, because it costs some allocations for each request. The ResponseWriter that
 // handlers get implements http.Flusher and http.Hijacker if the server's own does, and

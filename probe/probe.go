@@ -31,7 +31,7 @@
 //   - a pattern that allows other customers of your hosting, unless that is vercel.app, netlify.app or pages.dev;
 //   - what a handler did with a request that was answered 403, and a handler of POST that also runs for GET;
 //   - a page that must be allowed at an origin that nobody named;
-//   - what lets any page in by something other than Origin, Referer, User-Agent and AMP's headers: by Accept, by
+//   - access that any page gets by other means than Origin, Referer, User-Agent and AMP's headers: by Accept, by
 //     X-Requested-With after a preflight that grants it, by another spelling of the path, by JSONP;
 //   - what depends on a language, device, cookie or body that it does not send;
 //   - a cache whose key is only the path, that drops Vary, and that sends neither Age nor another header of a cache: if

@@ -32,8 +32,7 @@ type Config struct {
 	// within 1 second + 4 × Timeout, unless lookups that ignore their context hold all slots.
 	MaxStale time.Duration `json:"maxStale,omitzero"`
 
-	// Timeout limits the time of a lookup, and separately its wait while MaxConcurrent lookups run. If zero, 1 second
-	// is used.
+	// Timeout limits a lookup, and separately its wait for one of the MaxConcurrent slots. If zero, 1 second is used.
 	Timeout time.Duration `json:"timeout,omitzero"`
 
 	// MaxConcurrent is how many lookups run at one time, at most, in each shard of a Database. If zero, 256 is

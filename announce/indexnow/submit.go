@@ -55,9 +55,8 @@ var (
 		"it first), and not a page")
 	// ErrNotSent: the batch was not sent, because an earlier one failed, or too many were rejected.
 	ErrNotSent = errors.New("not sent, after an earlier failure")
-	// ErrSearchLimit is ErrNotSent because the search for the pages that the engine rejects ended: after 64 rejected
-	// requests, or, in a Queue, once a page sent alone failed. Submit the same URLs again soon: each call makes
-	// progress.
+	// ErrSearchLimit, an ErrNotSent: the search for rejected pages ended, after 64 rejected requests or, in a Queue,
+	// after a page sent alone failed. Submit the same URLs again soon: each call makes progress.
 	ErrSearchLimit = fmt.Errorf("%w: %d requests of this call were rejected; the next call goes on", ErrNotSent,
 		maxRejected)
 )

@@ -29,8 +29,8 @@ func newCacheURL() *cobra.Command {
 	complete(cmd, "cache", cacheIDs(cacheurl.DefaultCaches()))
 	prefix := cmd.Flags().String("prefix", "", "the domain prefix, one of ampcors prefix --all; if empty, the prefix "+
 		"that ampcors prefix prints is used")
-	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, it is "+
-		"guessed from the extension")
+	contentType := cmd.Flags().String("type", "", "the content type: c, v, wp, cert, i, ii or r; if empty, ii with "+
+		"--image-params, and otherwise guessed from the extension")
 	complete(cmd, "type", []string{"c", "v", "wp", "cert", "i", "ii", "r"})
 	query := cmd.Flags().String("cache-query", "", "query parameters for the cache, such as "+
 		"amp_latest_update_time=1795262400")

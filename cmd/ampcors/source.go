@@ -46,7 +46,7 @@ func newSourceInstall() *cobra.Command {
 		Short: "Add what lookups need: hash prefixes, indexes, and triggers that report changes",
 		Long: "Check a table of publishers, and add what lookups need: the column of hash prefixes, filled; one index on " +
 			"it, and one on the domains; " +
-			"and, in PostgreSQL, triggers for --condition that report changes to all servers. Columns, indexes " +
+			"and, in PostgreSQL, triggers that tell all servers of changes (by --condition). Columns, indexes " +
 			"and prefixes that are there are not touched; triggers of an earlier version, and an index of this command that " +
 			"is not valid, are replaced. So the command can run again: " +
 			"with the same flags, because servers and triggers must agree about --table, the columns and --condition. " +

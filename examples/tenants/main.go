@@ -24,7 +24,8 @@ import (
 
 // schema is that of your database.
 const schema = `CREATE TABLE customers (domain TEXT PRIMARY KEY, tenant TEXT);
-	INSERT INTO customers VALUES ('shop.example', 'shop'), ('www.shop.example', 'shop'), ('*.acme.example', 'acme')`
+	INSERT INTO customers VALUES ('shop.example', 'shop'), ('www.shop.example', 'shop'), ('*.acme.example', 'acme'),
+		('b.acme.example', 'b')`
 
 func main() {
 	var development []string
@@ -85,13 +86,14 @@ func handler(db *sql.DB, development []string) (http.Handler, error) {
 }
 
 // isForTenant reports whether a request may act for a tenant: its page is at one of the tenant's domains. A tenant
-// that does not exist has none.
+// that does not exist has none. A tenant's pattern does not count for a page whose domain is another tenant's.
 func isForTenant(ctx context.Context, db *sql.DB, tenant string) (bool, error) {
 	d, ok := ampcors.DecisionFromContext(ctx)
 	if !ok {
 		return false, fmt.Errorf("there is no decision: wrap the router with WrapDecision")
 	}
-	rows, err := db.QueryContext(ctx, "SELECT domain FROM customers WHERE tenant = $1", tenant)
+	rows, err := db.QueryContext(ctx, `SELECT domain FROM customers WHERE tenant = $1
+		AND NOT EXISTS (SELECT 1 FROM customers WHERE domain = $2 AND tenant <> $1)`, tenant, d.Publisher)
 	if err != nil {
 		return false, err
 	}

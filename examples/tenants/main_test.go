@@ -46,6 +46,8 @@ func TestEachPathIsForItsTenant(t *testing.T) {
 		{"POST", "/tenants/acme/cart", "https://eu.acme.example", "cross-site", cart, ""},
 		{"POST", "/tenants/acme/cart", "https://acme.example", "cross-site", "403 Forbidden: unknown_host", ""},
 		{"POST", "/tenants/acme/cart", "https://shop.example", "cross-site", denied, ""},
+		{"POST", "/tenants/acme/cart", "https://b.acme.example", "cross-site", denied, ""}, // which a pattern of acme matches
+		{"POST", "/tenants/b/cart", "https://b.acme.example", "cross-site", cart, ""},
 		{"POST", "/tenants/none/cart", "https://shop.example", "cross-site", denied, ""},
 		{"GET", "/tenants/none/cart", "", "", denied, ""},
 		{"POST", "/tenants/shop/cart", "https://evil.example", "cross-site", "403 Forbidden: unknown_host", ""},

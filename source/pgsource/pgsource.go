@@ -77,9 +77,9 @@
 // Measured without fsync, a transaction of one row takes 0.07 ms, and the triggers add 0.1 to 0.2 ms; a transaction of
 // 1,000 rows takes 1.3 ms, and the triggers add 2 to 3 ms (go test -run '^$' -bench Write ./source/pgsource).
 //
-// The triggers run with the rights of the writer, and with the search_path of whoever installed them, with temporary
-// tables last. If they fail, as when Condition uses another table that the writer may not read, the write succeeds
-// with a warning, and a notification says that anything may have changed.
+// The triggers run with the rights of the writer, and the search_path of whoever installed them, with pg_temp at its
+// end. If they fail, as when Condition uses another table that the writer may not read, the write succeeds with a
+// warning, and a notification says that anything may have changed.
 //
 // # What is not reported
 //

@@ -58,8 +58,9 @@ func (d Decision) StatusCode() int { return d.Reason.statusCode() }
 // without [Middleware.WrapDecision], for entries of Config.Origins (also if one is the API's own origin), for emails,
 // and for the publisher "", so that a tenant that is not known gets nothing. The publisher is in any spelling that
 // Config.Publishers takes, but a pattern has at least two labels after "*.". A pattern, listed or not, such as
-// "*.example.com", means each name below its domain, also another tenant's: pass it only if Decision.Publisher is no
-// tenant's exact name. A tenant must not be able to choose a pattern over a public suffix, such as "*.github.io".
+// "*.example.com", matches each name below its domain, even one that another tenant owns: first check that
+// Decision.Publisher is no other tenant's own name. A tenant must not be able to choose a pattern over a public
+// suffix, such as "*.github.io".
 func (d Decision) IsFor(publisher string) bool {
 	switch {
 	case !d.Allowed || publisher == "":

@@ -45,9 +45,9 @@
 // prefix" in package cacheurl.
 //
 // A publisher may be written in Unicode. Which letters are valid depends on the version of Unicode that
-// golang.org/x/net/idna has: Unicode 15 before Go 1.27, Unicode 17 since. A list that is accepted by a server
-// built with one Go release may therefore be rejected by one built with the other. A-labels ("xn--...") are the
-// same for both, and no Origin is read by these tables.
+// golang.org/x/net/idna has: Unicode 15 before Go 1.27, Unicode 17 since. A list that is accepted by a server built
+// with one Go release may therefore be rejected by one built with the other. A-labels ("xn--...") are the same for
+// both, and so is how an Origin is read.
 //
 // A publisher's own origin is "https://" followed by its domain, without a port. A host of an AMP Cache or of
 // its third-party frames is never a publisher, even if a pattern matches it or a Source confirms it. This holds

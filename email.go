@@ -50,8 +50,8 @@ type Email struct {
 	// If missing, "https://mail.google.com" is used. An empty list allows version 2 alone. A page at such an origin can
 	// also call in any sender's name.
 	//
-	// A client's request, also if its origin is a website's, is an AMP for Email request if __amp_source_origin has
-	// an "@", occurs twice or is malformed. Hosts of AMP Caches are prohibited.
+	// A request from such an origin, even a publisher's, is an AMP for Email request if __amp_source_origin has an
+	// "@", occurs twice or is malformed. Hosts of AMP Caches are prohibited.
 	Clients []string `json:"clients,omitzero"`
 
 	// DangerouslyAllowMailProviderWildcards allows senders such as "*@gmail.com", and so the emails of everybody

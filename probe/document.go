@@ -44,8 +44,8 @@ const (
 	AnswerScript Answer = "script" // JavaScript
 )
 
-// Call says how pages call the endpoint, such as "amp-list, with cookies": it differs for most endpoints with the
-// same URL and method.
+// Call says how pages call the endpoint, such as "amp-list, with cookies": it tells most endpoints with the same URL
+// and method apart.
 func (e *Endpoint) Call() string {
 	call := e.Component + ", without cookies"
 	if e.Credentials {

@@ -40,9 +40,9 @@ type Config struct {
 	//
 	// A pool of database connections bounds them further. At most three quarters of these slots, but at least one,
 	// are for names that are not remembered as publishers. Lookups that find no free slot wait: remembered publishers
-	// first, then those that IsLikely says to be likely, then those that were rejected a moment ago and come again,
-	// then all others. (One slot of 16 goes to these last three, in turn.) At most 4096 of each of these classes
-	// wait, in each shard.
+	// first, then those that IsLikely says to be likely, then those that found no slot a moment ago, then all others.
+	// (Of 16 slots, one goes to the last three classes, in turn.) At most 4096 of each of these classes wait, in each
+	// shard.
 	MaxConcurrent int `json:"maxConcurrent,omitzero"`
 
 	// Patterns lets patterns in the database match: a row "*.example.com" allows each name below example.com, and not

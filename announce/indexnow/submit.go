@@ -176,8 +176,8 @@ type Rejected struct {
 // rejected requests. The first requests of other hosts do not count. URLs that are left have [ErrNotSent] in the
 // report: call Submit again with them. But if a page was rejected when it was sent alone, and no page of its host was
 // accepted, the URLs of this host that are left have [ErrAllRejected]. After a 413, requests have half as many URLs
-// as the rejected one, but not fewer than an accepted request. Error.URL names a page only if another one of its host
-// was accepted; otherwise the error is [ErrAllRejected].
+// as the rejected one, but at least as many as the largest accepted one. Error.URL names a page only if another one
+// of its host was accepted; otherwise the error is [ErrAllRejected].
 //
 // The report has the result of each URL. The error is nil if all URLs were accepted, and
 // otherwise joins the first ten errors of the report. After a failure that would happen again, the

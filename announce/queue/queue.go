@@ -24,8 +24,8 @@ type Config struct {
 	// Delay is how long a URL waits for others of its host. If zero, 5 seconds is used.
 	Delay time.Duration
 	// Capacity is how many items the queue holds: those that wait (also because of Interval), and those on their way.
-	// If zero, 100,000 is used. Hosts that the service rejects get no more URLs once they have half of the queue
-	// together; if it is full, what they have beyond half is given up.
+	// If zero, 100,000 is used. No URL is added for hosts that the service rejects once they have half of the queue
+	// together; if the queue is full, what they have beyond half is given up.
 	Capacity int
 	// GiveUpAfter is how long a URL is sent again while the service rejects all items of its host. Then Done gets it,
 	// with the service's last answer. If no retry helps, such as with a key that is not found, Done gets it at once.

@@ -70,8 +70,8 @@ or changes its answers, the report says what was not tested, and never counts it
 
 Exit codes: 0 success, 1 a finding at or above --fail-on (medium by default) that neither --baseline nor --ignore ` +
 			`names, 2 wrong usage,
-3 nothing was tested, or not all: by an error, by --max-endpoints, or because an endpoint does not get a given -H or
---cookie; with --require-all, for any reason.`,
+3 nothing was tested, or a part was not: because of an error, --max-endpoints, or a -H or --cookie that an endpoint does
+not get; with --require-all, for any reason.`,
 		Example: `  ampcors probe https://www.example.com/article
   ampcors probe --sitemap https://www.example.com/sitemap.xml -o html >report.html
   ampcors probe --endpoint https://api.example.com/list --publisher www.example.com

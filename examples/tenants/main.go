@@ -86,7 +86,7 @@ func handler(db *sql.DB, development []string) (http.Handler, error) {
 }
 
 // isForTenant reports whether a request may act for a tenant: its page is at one of the tenant's domains. A tenant
-// that does not exist has none. A tenant's pattern does not count for a page whose domain is another tenant's.
+// that does not exist has none. A tenant's pattern does not count for a page whose domain is a row of another tenant.
 func isForTenant(ctx context.Context, db *sql.DB, tenant string) (bool, error) {
 	d, ok := ampcors.DecisionFromContext(ctx)
 	if !ok {

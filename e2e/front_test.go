@@ -116,7 +116,7 @@ func TestACacheInFrontIsTheCause(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInFront runs caches in front of ampcors, as OPERATIONS describes them, and breaks them as it says.
+// TestWhatStandsInFront runs caches in front of ampcors, as OPERATIONS describes them, and breaks them.
 func TestWhatStandsInFront(t *testing.T) {
 	var runs atomic.Int32
 	mw, err := ampcors.New(ampcors.Config{Publishers: []string{publisher, "other.example"}, Methods: []string{"PUT"},

@@ -27,7 +27,7 @@
 // No problem in any of these files is ignored, except unknown members in cachesFile, because the registry may add
 // some. A member that is unknown or occurs twice, a value of the wrong type, and everything that [ampcors.New] or, in
 // source, [source.New] finds is an error. Up to 100 errors are reported at once, each with its place and what would
-// be right (those of cachesFile as one).
+// be right (errors of cachesFile count as one).
 package configfile
 
 import (

@@ -234,9 +234,11 @@ func (p *parser) xml(in *bufio.Reader) error {
 		if n%1000 == 0 && p.ctx.Err() != nil {
 			return p.ctx.Err()
 		}
-		if tokens.begin(maxToken); kind != nil && kind.isFeed {
-			tokens.begin(maxFeedToken)
+		most := maxToken
+		if kind != nil && kind.isFeed {
+			most = maxFeedToken
 		}
+		tokens.begin(most)
 		token, err := d.RawToken()
 		switch {
 		case err == nil:

@@ -432,6 +432,8 @@ func TestALocalFileHasNoHost(t *testing.T) {
 		{name: "a feed with a long text", text: `<rss><channel><item><link>https://a.example/1</link><description><![CDATA[` +
 			strings.Repeat("x", 100_000) + `]]></description></item><item><link>https://b.example/2</link></item></channel></rss>`,
 			want: []string{"https://a.example/1", "https://b.example/2"}},
+		{name: "a feed with a long text behind a text", text: `<rss><channel><item><link>https://a.example/1</link><description>a<![CDATA[` +
+			strings.Repeat("x", 100_000) + `]]></description></item></channel></rss>`, want: []string{"https://a.example/1"}},
 		{name: "lines that end in a carriage return", text: "https://a.example/1\rhttps://b.example/2\r",
 			want: []string{"https://a.example/1", "https://b.example/2"}},
 		{name: "an entry without a URL", text: "<urlset><url><lastmod>2026</lastmod></url></urlset>", err: "url[0] (0 bytes) has no URL"},

@@ -11,7 +11,7 @@ type State struct {
 	// Files are the sitemaps that need not be read again unless they change, by URL.
 	Files map[string]File `json:"files,omitempty"`
 	// Given are the files that the next Update with FindGone needs: the pages of a missing one would seem to be gone.
-	// (With MaxGone 1, an Update sets them anew.)
+	// (With MaxGone 1, an Update replaces them.)
 	Given []string `json:"given,omitempty"`
 	// Announced are the pages for which Done was called, with the lastmod that they had then. A W3C date with a time
 	// and a zone is in UTC; other forms are as written.

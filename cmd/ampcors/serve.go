@@ -44,8 +44,7 @@ const pingTimeout = 10 * time.Second
 // aboutConfig is the help on the configuration of a service.
 const aboutConfig = "The file is a JSON configuration; test it with ampcors check. It is read again when it changes, " +
 	"and on SIGHUP, and so is the file of --caches. With a database, publishers in its table are allowed too; " +
-	"a change " +
-	"of \"source\" in the file, which sets how long answers are remembered, needs a restart."
+	"a change of \"source\" in the file, which sets how long answers are remembered, needs a restart."
 
 // A service is what serve-authz and serve-proxy have in common: they decide by a file that they follow, and perhaps a
 // database, until they are told to end.
